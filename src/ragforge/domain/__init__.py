@@ -1,0 +1,1 @@
+"""Frozen records and pure rules. Imports nothing of ours."""

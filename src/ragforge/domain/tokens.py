@@ -1,0 +1,41 @@
+"""A text's tokens with their places, so that it is tokenised once and every part of it counted from that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Vector = npt.NDArray[np.float32]
+Matrix = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tokens:
+    """Token ids of a whole text and the character offset at which each token begins, ascending."""
+
+    ids: Ints
+    starts: Ints
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def count(self, start: int, end: int) -> int:
+        """How many tokens begin in `text[start:end]`."""
+        low, high = np.searchsorted(self.starts, (start, end))
+        return int(high - low)
+
+    def between(self, start: int, end: int) -> Ints:
+        """The ids of the tokens that begin in `text[start:end]`."""
+        low, high = np.searchsorted(self.starts, (start, end))
+        return self.ids[low:high]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Passage:
+    """A text to embed. Its token ids come along when they are known, so nothing is tokenised twice."""
+
+    text: str
+    ids: Ints | None = None

@@ -1,0 +1,102 @@
+"""Everything ragforge raises on purpose.
+
+    RagforgeError            message, hint (the next step), exit code
+    ├── UserError            2  a wrong argument, setting or value
+    │   └── MissingExtra     2  an optional dependency is not installed
+    ├── NotFound             5  no such project, file, path
+    ├── NotAllowed           6  the scope does not reach it
+    ├── ProviderError        7  a model or embedding service failed; `retryable` says whether to try again
+    │   ├── RateLimited      7  slow down; `retry_after` seconds when the provider said so
+    │   └── QuotaExceeded    7  the account is exhausted; trying again does not help
+    ├── BadVectors           7  wrong dimension, NaN or infinity from an embedder
+    └── StoreError           8  the workspace cannot be read or written
+        ├── Busy             8  another process holds the writer's place
+        ├── DiskFull         8
+        └── CorruptStore     8
+
+A file that cannot be parsed is no error: it is a `ParseFailure`, kept and shown.
+"""
+
+from __future__ import annotations
+
+
+class RagforgeError(Exception):
+    """Base of all; `hint` tells a person what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UserError(RagforgeError):
+    """A wrong argument, setting or value."""
+
+    exit_code = 2
+
+
+class MissingExtra(UserError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} is not installed", hint=f'pip install "ragforge[{extra}]"')
+
+
+class NotFound(RagforgeError):
+    """No such project, file or path; or one the caller may not know of."""
+
+    exit_code = 5
+
+
+class NotAllowed(RagforgeError):
+    """The caller's scope does not reach this."""
+
+    exit_code = 6
+
+
+class ProviderError(RagforgeError):
+    """A model or embedding service failed."""
+
+    exit_code = 7
+
+    def __init__(self, message: str, *, hint: str = "", retryable: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.retryable = retryable
+
+
+class RateLimited(ProviderError):
+    """The provider asks to slow down."""
+
+    def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message, hint=hint, retryable=True)
+        self.retry_after = retry_after
+
+
+class QuotaExceeded(ProviderError):
+    """The account's quota is used up; trying again does not help."""
+
+
+class BadVectors(RagforgeError):
+    """An embedder returned vectors that cannot be used."""
+
+    exit_code = 7
+
+
+class StoreError(RagforgeError):
+    """The workspace cannot be read or written."""
+
+    exit_code = 8
+
+
+class Busy(StoreError):
+    """Another process holds the writer's place."""
+
+
+class DiskFull(StoreError):
+    """No space left."""
+
+
+class CorruptStore(StoreError):
+    """The catalog's file is damaged."""
