@@ -11,6 +11,7 @@
     ├── BadVectors           7  wrong dimension, NaN or infinity from an embedder
     └── StoreError           8  the workspace cannot be read or written
         ├── Busy             8  another process holds the writer's place
+        ├── Outdated         8  the project changed under the work; the caller prepares it anew
         ├── DiskFull         8
         └── CorruptStore     8
 
@@ -92,6 +93,10 @@ class StoreError(RagforgeError):
 
 class Busy(StoreError):
     """Another process holds the writer's place."""
+
+
+class Outdated(StoreError):
+    """The project's generation or vectors changed since the work was prepared; prepare it anew."""
 
 
 class DiskFull(StoreError):

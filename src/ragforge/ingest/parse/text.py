@@ -37,6 +37,15 @@ def clean(text: str) -> str:
     return text if unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
 
 
+def bounded(text: str) -> str:
+    """The text itself, unless it is longer than a document may be."""
+    if len(text) > MAX_CHARACTERS:
+        raise CannotParse(
+            Reason.TOO_LARGE, f"more than {MAX_CHARACTERS // 1_000_000} million characters", "split the file"
+        )
+    return text
+
+
 class MarkedText:
     """Pieces of text joined into one, each with the mark that holds for it. Cleans what it takes."""
 

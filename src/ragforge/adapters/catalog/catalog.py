@@ -1,0 +1,171 @@
+"""The catalog: the truth, in SQL. One class over SQLite and Postgres."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.changes import SqlChanges
+from ragforge.adapters.catalog.database import SAFE_SQLITE, Database
+from ragforge.adapters.catalog.documents import SqlDocuments
+from ragforge.adapters.catalog.embeddings import SqlEmbeddings, section_of_chunk
+from ragforge.adapters.catalog.jobs import SqlJobs
+from ragforge.adapters.catalog.projects import SqlProjects
+from ragforge.adapters.catalog.unit import Session
+from ragforge.adapters.locks import FileLock
+from ragforge.domain.library import Finding
+from ragforge.ports import Clock
+
+
+class SqlUnit:
+    """One transaction over all parts."""
+
+    def __init__(self, session: Session) -> None:
+        self.projects = SqlProjects(session)
+        self.documents = SqlDocuments(session)
+        self.embeddings = SqlEmbeddings(session)
+        self.changes = SqlChanges(session)
+        self.jobs = SqlJobs(session)
+
+
+class SqlCatalog:
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self.upgraded_from: Path | None = None
+        """The backup that was made when an old workspace was upgraded on opening."""
+
+    @classmethod
+    def open(cls, path: Path, clock: Clock, busy_seconds: float = 30.0) -> SqlCatalog:
+        """The embedded catalog; made if missing, upgraded (after a backup) if old."""
+        catalog = cls(Database.sqlite(path, busy_seconds), clock)
+        lock = FileLock(path.with_name("upgrade.lock"))
+        lock.acquire()
+        try:
+            catalog.upgraded_from = catalog._database.upgrade()
+        finally:
+            lock.release()
+        return catalog
+
+    @classmethod
+    def connect(cls, url: str, clock: Clock) -> SqlCatalog:
+        """A catalog on a Postgres server."""
+        catalog = cls(Database.postgres(url), clock)
+        catalog._database.upgrade()
+        return catalog
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[SqlUnit]:
+        with self._database.read() as connection:
+            yield SqlUnit(Session(connection, self._clock))
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[SqlUnit]:
+        with self._database.write() as connection:
+            yield SqlUnit(Session(connection, self._clock))
+
+    def flush(self) -> bool:
+        """Leave nothing behind in the write-ahead log. False while a reader still needs it."""
+        return self._database.checkpoint()
+
+    def close(self) -> None:
+        self._database.close()
+
+    def inspect(self) -> Iterable[Finding]:
+        """What can be wrong inside the catalog itself."""
+        broken = self._database.integrity()
+        yield Finding("catalog file", not broken, broken[0] if broken else "whole", "restore a backup")
+        if self._database.is_sqlite:
+            version = self._database.sqlite_version
+            yield Finding(
+                "SQLite version",
+                version >= SAFE_SQLITE,
+                ".".join(map(str, version)),
+                "use a Python with SQLite 3.51.3 or newer; until then one process writes at a time",
+            )
+        with self._database.read() as connection:
+            for subject, statement, hint in _CHECKS:
+                count = int(connection.execute(statement).scalar() or 0)
+                yield Finding(subject, count == 0, str(count), hint)
+
+
+def _count(column: sa.ColumnElement[object], *where: sa.ColumnElement[bool]) -> sa.Select[int]:
+    return sa.select(sa.func.count(column)).where(*where)
+
+
+_live_rows = sa.and_(
+    t.documents.c.live == t.versions.c.ord,
+    t.generations.c.project == t.documents.c.project,
+    t.generations.c.state == "live",
+)
+
+_live_chunks = sa.exists().where(
+    t.chunks.c.version == t.versions.c.ord, t.chunks.c.generation == t.generations.c.chunks
+)
+
+_CHECKS: list[tuple[str, sa.Select[int], str]] = [
+    (
+        "ready files without chunks",
+        _count(t.documents.c.ord, _live_rows, t.versions.c.status == "ready", ~_live_chunks),
+        "ragforge add --retry reads them again",
+    ),
+    (
+        "chunks without a section",
+        _count(t.chunks.c.ord, ~sa.exists().where(section_of_chunk())),
+        "ragforge reindex splits the files anew",
+    ),
+    (
+        "chunks without a vector",
+        _count(
+            t.chunks.c.ord,
+            _live_rows,
+            t.chunks.c.version == t.versions.c.ord,
+            t.chunks.c.generation == t.generations.c.chunks,
+            ~sa.exists().where(
+                t.embeddings.c.project == t.chunks.c.project,
+                t.embeddings.c.text_hash == t.chunks.c.text_hash,
+                t.embeddings.c.embedder == t.generations.c.embedder,
+            ),
+        ),
+        "ragforge reindex embeds them",
+    ),
+    (
+        "vectors without a chunk",
+        _count(
+            t.embeddings.c.ord,
+            ~sa.exists().where(
+                t.chunks.c.project == t.embeddings.c.project, t.chunks.c.text_hash == t.embeddings.c.text_hash
+            ),
+        ),
+        "ragforge check --repair removes them",
+    ),
+    (
+        "versions nobody shows",
+        _count(
+            t.versions.c.ord,
+            ~sa.exists().where((t.documents.c.live == t.versions.c.ord) | (t.documents.c.latest == t.versions.c.ord)),
+        ),
+        "ragforge check --repair removes them",
+    ),
+    (
+        "documents without a source",
+        _count(t.documents.c.ord, ~sa.exists().where(t.sources.c.document == t.documents.c.ord)),
+        "remove them with ragforge rm",
+    ),
+    (
+        "chunk counts that differ",
+        _count(
+            t.versions.c.ord,
+            _live_rows,
+            t.versions.c.chunks
+            != sa.select(sa.func.count())
+            .where(t.chunks.c.version == t.versions.c.ord, t.chunks.c.generation == t.generations.c.chunks)
+            .scalar_subquery(),
+        ),
+        "ragforge reindex splits the files anew",
+    ),
+]

@@ -1,0 +1,236 @@
+"""The SQL database under the catalog: connections, transactions, schema version, and its errors made ours.
+
+SQLite: WAL, `synchronous=FULL`, `secure_delete`, every write `BEGIN IMMEDIATE`, so one writer at a time across
+processes and no lock upgrade that could fail. Postgres: plain transactions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import sqlite3
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from ragforge.adapters.locks import FileLock
+from ragforge.errors import Busy, CorruptStore, DiskFull, StoreError
+
+HEAD = "0002"
+"""The newest migration; a test compares it with the scripts."""
+
+SAFE_SQLITE = (3, 51, 3)
+"""Older ones can corrupt a WAL that several processes write to (the WAL-reset bug)."""
+
+
+def _sqlite_module() -> Any:
+    """The newer SQLite that ships as a wheel where there is one, else Python's own."""
+    try:
+        import pysqlite3.dbapi2 as module
+    except ImportError:
+        return sqlite3
+    return module
+
+
+class Database:
+    """One database, safe to use from many threads and processes."""
+
+    def __init__(self, engine: Engine, path: Path | None) -> None:
+        self.engine = engine
+        self.path = path
+        """The SQLite file; None on Postgres."""
+        self._writer = threading.RLock()
+        self._exclusive: FileLock | None = None
+
+    # -- opening
+
+    @classmethod
+    def sqlite(cls, path: Path, busy_seconds: float) -> Database:
+        module = _sqlite_module()
+        engine = sa.create_engine(
+            f"sqlite:///{path}",
+            module=module,
+            connect_args={"timeout": busy_seconds, "check_same_thread": False, "cached_statements": 256},
+            poolclass=sa.pool.QueuePool,
+            pool_size=8,
+            max_overflow=64,
+        )
+
+        @event.listens_for(engine, "connect")
+        def _configure(connection: Any, _record: object) -> None:
+            connection.isolation_level = None  # we say BEGIN ourselves
+            cursor = connection.cursor()
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "foreign_keys=ON"):
+                cursor.execute(f"PRAGMA {pragma}")
+            cursor.execute("PRAGMA cache_size=-16000")
+            cursor.close()
+
+        @event.listens_for(engine, "begin")
+        def _begin(connection: Connection) -> None:
+            mode = connection.get_execution_options().get("begin", "DEFERRED")
+            connection.exec_driver_sql(f"BEGIN {mode}")
+
+        return cls(engine, path)
+
+    @classmethod
+    def postgres(cls, url: str) -> Database:
+        if url.startswith(("postgresql://", "postgres://")):
+            url = "postgresql+psycopg://" + url.split("://", 1)[1]
+        return cls(sa.create_engine(url, pool_pre_ping=True, pool_size=8, max_overflow=64), None)
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.path is not None
+
+    @property
+    def sqlite_version(self) -> tuple[int, ...]:
+        return tuple(_sqlite_module().sqlite_version_info) if self.is_sqlite else ()
+
+    @property
+    def server_version(self) -> str:
+        return ".".join(map(str, (self.engine.dialect.server_version_info or ())))
+
+    def close(self) -> None:
+        self.engine.dispose()
+        if self._exclusive is not None:
+            self._exclusive.release()
+
+    # -- transactions
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A snapshot that stays the same until the end."""
+        options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        with self._errors(), self.engine.connect().execution_options(**options) as connection, connection.begin():
+            yield connection
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[Connection]:
+        """All or nothing; one writer at a time."""
+        self._claim_old_sqlite()
+        with (
+            self._writer,
+            self._errors(),
+            self.engine.connect().execution_options(begin="IMMEDIATE") as connection,
+            connection.begin(),
+        ):
+            yield connection
+
+    def _claim_old_sqlite(self) -> None:
+        """Where SQLite has the WAL-reset bug, the first process that writes keeps the place until it ends."""
+        if not self.is_sqlite or self._exclusive is not None or self.sqlite_version >= SAFE_SQLITE:
+            return
+        assert self.path is not None
+        lock = FileLock(self.path.with_name("writer.lock"))
+        if not lock.acquire(blocking=False):
+            raise Busy(
+                f"SQLite {'.'.join(map(str, self.sqlite_version))} cannot share the workspace between writers",
+                hint="end the other ragforge process, or use a Python with SQLite 3.51.3 or newer",
+            )
+        self._exclusive = lock
+
+    # -- maintenance (SQLite)
+
+    def checkpoint(self) -> bool:
+        """Move the write-ahead log into the file and empty it. False while a reader still needs it."""
+        if not self.is_sqlite:
+            return True
+        with self._errors(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            busy, *_ = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
+        return not busy
+
+    def integrity(self) -> list[str]:
+        """Problems SQLite finds in its own file."""
+        if not self.is_sqlite:
+            return []
+        with self.read() as connection:
+            rows = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check")]
+        return [row for row in rows if row != "ok"]
+
+    # -- schema
+
+    def schema_version(self) -> str | None:
+        """The migration this database is at; None if it holds nothing."""
+        with self.read() as connection:
+            if not sa.inspect(connection).has_table("alembic_version"):
+                return None
+            return connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+
+    def upgrade(self) -> Path | None:
+        """Bring the schema to HEAD. An old SQLite workspace is backed up first; returns the backup's path."""
+        version = self.schema_version()
+        if version == HEAD:
+            return None
+        if version is not None and version > HEAD:
+            raise StoreError(
+                f"the workspace was made by a newer ragforge (schema {version}, this one knows {HEAD})",
+                hint="update ragforge: pip install -U ragforge",
+            )
+        backup = self._back_up(version) if version is not None else None
+        self._migrate()
+        return backup
+
+    def _back_up(self, version: str) -> Path | None:
+        if self.path is None:
+            return None
+        folder = self.path.parent / "backups"
+        folder.mkdir(exist_ok=True)
+        target = folder / f"catalog-{version}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.db"
+        with self._errors(), self.engine.connect() as connection:
+            copy = _sqlite_module().connect(target)
+            connection.connection.driver_connection.backup(copy)  # type: ignore[union-attr]
+            copy.close()
+        return target
+
+    def _migrate(self) -> None:
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+        with self.write() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, "head")
+
+    # -- errors
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as problem:
+            raise _translate(problem, self.path) from problem
+        except OSError as problem:
+            if problem.errno == errno.ENOSPC:
+                raise _disk_full() from problem
+            raise
+
+
+def _disk_full() -> DiskFull:
+    return DiskFull("the disk is full; nothing was lost", hint="free some space and run the command again")
+
+
+def _translate(problem: DBAPIError, path: Path | None) -> StoreError:
+    """A database error as a sentence with the next step."""
+    text = str(problem.orig)
+    where = str(path) if path else "the database"
+    if "locked" in text or "busy" in text:
+        return Busy("another ragforge process is writing", hint="wait for it to end, then run the command again")
+    if "disk is full" in text or "No space left" in text:
+        return _disk_full()
+    if "readonly" in text or "unable to open" in text or "permission" in text.lower():
+        return StoreError(f"cannot write {where}", hint="check the folder's permissions, or choose another --workspace")
+    if "malformed" in text or "not a database" in text:
+        return CorruptStore(
+            f"{where} is damaged",
+            hint="restore a backup from the workspace's backups/ folder, or export and start anew",
+        )
+    if isinstance(problem, OperationalError) and path is None:
+        return StoreError("the database server does not answer", hint="check database_url and that the server runs")
+    return StoreError(f"the catalog refused: {text.splitlines()[0] if text else type(problem).__name__}")

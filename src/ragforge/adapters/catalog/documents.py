@@ -1,0 +1,403 @@
+"""Documents with their sources, versions, sections and chunks."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Row
+
+from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.embeddings import count_known, section_of_chunk, text_of_chunk
+from ragforge.adapters.catalog.projects import SqlProjects
+from ragforge.adapters.catalog.publishing import (
+    Publisher,
+    drop_unused_vectors,
+    log_changes,
+    remove_versions,
+    split_rows,
+)
+from ragforge.adapters.catalog.unit import Session, batches, locator, moment
+from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.documents import Mark, Parsed, Reason, TextKind
+from ragforge.domain.library import (
+    Chunk,
+    Document,
+    Generation,
+    Labels,
+    Op,
+    Problem,
+    Publication,
+    Published,
+    Source,
+    Status,
+    StoredText,
+)
+from ragforge.errors import NotFound, Outdated
+
+
+_SHOWN = ("status", "type", "mime", "size", "sha256", "title", "summary", "notes", "characters", "tokens", "chunks")
+
+
+class SqlDocuments:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    # -- sources
+
+    def sources(self, scope: Scope, project: str, keys: Sequence[str]) -> Mapping[str, tuple[Source, Status]]:
+        """What is known of these paths: the bytes last seen there and how they ended."""
+        row = self._session.project(scope, project)
+        found: dict[str, tuple[Source, Status]] = {}
+        for batch in batches(keys):
+            statement = (
+                sa.select(t.sources, t.versions.c.status)
+                .join(t.documents, t.documents.c.ord == t.sources.c.document)
+                .join(t.versions, t.versions.c.ord == t.documents.c.latest)
+                .where(t.sources.c.project == row.ord, t.sources.c.key.in_(batch))
+            )
+            for r in self._session.execute(statement):
+                found[r.key] = (_source(r), Status(r.status))
+        return found
+
+    def source_keys(self, scope: Scope, project: str, prefix: str) -> list[str]:
+        """Every known path that begins with `prefix`."""
+        row = self._session.project(scope, project)
+        statement = sa.select(t.sources.c.key).where(
+            t.sources.c.project == row.ord, t.sources.c.key.startswith(prefix, autoescape=True)
+        )
+        return [key for key in self._session.execute(statement).scalars() if key.startswith(prefix)]
+
+    def usage(self, scope: Scope, project: str) -> tuple[int, int]:
+        """How many documents and how many bytes the project holds."""
+        row = self._session.project(scope, project)
+        statement = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(t.versions.c.size), 0)).where(
+            t.versions.c.project == row.ord
+        )
+        count, size = self._session.execute(statement).one()
+        return int(count), int(size)
+
+    def versions_with(self, scope: Scope, project: str, hashes: Sequence[str]) -> frozenset[str]:
+        """Which of these bytes (by sha256) the project holds."""
+        row = self._session.project(scope, project)
+        found: set[str] = set()
+        for batch in batches(hashes):
+            statement = sa.select(t.versions.c.sha256).where(
+                t.versions.c.project == row.ord, t.versions.c.sha256.in_(batch)
+            )
+            found.update(self._session.execute(statement).scalars())
+        return frozenset(found)
+
+    # -- publishing and removing
+
+    def publish(self, scope: Scope, project: str, generation: int, files: Sequence[Publication]) -> list[Published]:
+        """Make the files' versions live, in the caller's transaction. Their vectors must be there."""
+        row = self._session.project(scope, project)
+        self._session.lock(row.ord)
+        live = SqlProjects(self._session).live(scope, project)
+        if live.number != generation:
+            raise Outdated("the project's splitter or model changed meanwhile", hint="run the command again")
+        self._require_vectors(row.ord, live, {text_hash for file in files for text_hash in file.hashes})
+        return Publisher(self._session, row.ord, project, live).publish(files)
+
+    def _require_vectors(self, project: int, generation: Generation, hashes: Collection[bytes]) -> None:
+        if count_known(self._session, project, generation.embedder_fingerprint, hashes) < len(hashes):
+            raise Outdated("vectors of these files were removed meanwhile", hint="run the command again")
+
+    def remove(self, scope: Scope, project: str, document: str) -> list[str]:
+        """Remove a document from everything. Returns the names of its stored bytes, for the caller to delete."""
+        row, key = self._session.project(scope, project), self._key(scope, project, document)
+        self._session.lock(row.ord)
+        found = sa.select(t.versions.c.ord, t.versions.c.blob).where(t.versions.c.document == key)
+        versions = self._session.execute(found).all()
+        removed = remove_versions(self._session, [v.ord for v in versions])
+        self._session.execute(sa.delete(t.documents).where(t.documents.c.ord == key))
+        log_changes(self._session, row.ord, removed, [])
+        drop_unused_vectors(self._session, row.ord, [text_hash for *_, text_hash in removed])
+        return [v.blob for v in versions]
+
+    def remove_source(self, scope: Scope, project: str, key: str) -> list[str]:
+        """A path is gone; with its last source a document goes too."""
+        row = self._session.project(scope, project)
+        where = (t.sources.c.project == row.ord, t.sources.c.key == key)
+        owner = (
+            sa.select(t.documents.c.id, t.documents.c.ord)
+            .join(t.sources, t.sources.c.document == t.documents.c.ord)
+            .where(*where)
+        )
+        document = self._session.execute(owner).one_or_none()
+        if document is None:
+            return []
+        self._session.execute(sa.delete(t.sources).where(*where))
+        others = sa.select(sa.func.count()).where(t.sources.c.document == document.ord)
+        if self._session.execute(others).scalar():
+            return []
+        return self.remove(scope, project, document.id)
+
+    # -- reading
+
+    def all(self, scope: Scope, project: str, status: Status | None = None) -> list[Document]:
+        return self._documents(scope, project, None, status)
+
+    def get(self, scope: Scope, project: str, documents: Collection[str]) -> list[Document]:
+        return self._documents(scope, project, documents, None)
+
+    def find(self, scope: Scope, project: str, name: str) -> list[str]:
+        """Documents whose id begins with `name`, or that are called so, or that came from that path."""
+        row = self._session.project(scope, project)
+        by_source = sa.select(t.sources.c.document).where(
+            t.sources.c.project == row.ord, (t.sources.c.key == name) | (t.sources.c.name == name)
+        )
+        by_id = t.documents.c.id.startswith(name, autoescape=True) if len(name) >= 4 else t.documents.c.id == name
+        statement = sa.select(t.documents.c.id).where(
+            t.documents.c.project == row.ord,
+            t.documents.c.confidentiality <= int(scope.clearance),
+            by_id | (t.documents.c.name == name) | t.documents.c.ord.in_(by_source),
+        )
+        return list(self._session.execute(statement).scalars())
+
+    def _documents(
+        self, scope: Scope, project: str, ids: Collection[str] | None, status: Status | None
+    ) -> list[Document]:
+        row = self._session.project(scope, project)
+        shown, latest = t.versions.alias("shown"), t.versions.alias("newest")
+        statement = (
+            sa.select(
+                t.documents,
+                *(shown.c[name] for name in _SHOWN),
+                shown.c.id.label("version"),
+                *(latest.c[name].label(f"latest_{name}") for name in ("reason", "message", "hint")),
+            )
+            .join(shown, shown.c.ord == sa.func.coalesce(t.documents.c.live, t.documents.c.latest))
+            .join(latest, latest.c.ord == t.documents.c.latest)
+            .where(t.documents.c.project == row.ord, t.documents.c.confidentiality <= int(scope.clearance))
+            .order_by(t.documents.c.ord)
+        )
+        if ids is not None:
+            statement = statement.where(t.documents.c.id.in_(list(ids)))
+        if status is not None:
+            statement = statement.where(shown.c.status == str(status))
+        rows = self._session.execute(statement).all()
+        sources = self._sources_of(row.ord, None if ids is None else [r.ord for r in rows])
+        return [_document(r, project, tuple(sources[r.ord])) for r in rows]
+
+    def _sources_of(self, project: int, documents: Sequence[int] | None) -> dict[int, list[Source]]:
+        statement = sa.select(t.sources).where(t.sources.c.project == project).order_by(t.sources.c.ord)
+        if documents is not None:
+            statement = statement.where(t.sources.c.document.in_(documents))
+        found: dict[int, list[Source]] = defaultdict(list)
+        for row in self._session.execute(statement):
+            found[row.document].append(_source(row))
+        return found
+
+    def chunks(self, scope: Scope, project: str, document: str) -> list[Chunk]:
+        """The document's leaves of the live generation, in order."""
+        key = self._key(scope, project, document)
+        live = SqlProjects(self._session).live(scope, project)
+        statement = (
+            sa.select(t.chunks, t.versions.c.id.label("version_id"), text_of_chunk().label("text"))
+            .join(t.versions, t.versions.c.ord == t.chunks.c.version)
+            .join(t.documents, t.documents.c.live == t.versions.c.ord)
+            .join(t.sections, section_of_chunk())
+            .where(t.documents.c.ord == key, t.chunks.c.generation == live.chunks)
+            .order_by(t.chunks.c.position)
+        )
+        return [
+            Chunk(
+                id=r.id,
+                document=document,
+                project=project,
+                version=r.version_id,
+                position=r.position,
+                section=r.section,
+                start=r.start,
+                end=r.end,
+                text=r.text,
+                header=r.header,
+                locator=locator(r),
+                tokens=r.tokens,
+                checksum=r.checksum,
+                generation=live.number,
+            )
+            for r in self._session.execute(statement)
+        ]
+
+    def text(self, scope: Scope, project: str, document: str) -> str:
+        """The live version's whole text."""
+        key = self._key(scope, project, document)
+        live = SqlProjects(self._session).live(scope, project)
+        version = self._session.execute(sa.select(t.documents.c.live).where(t.documents.c.ord == key)).scalar()
+        return self._text(version, live.chunks) if version is not None else ""
+
+    def _text(self, version: int, generation: int) -> str:
+        """Sections cover the text; windows overlap, so each adds what the ones before it did not hold."""
+        statement = (
+            sa.select(t.sections.c.start, t.sections.c.text)
+            .where(t.sections.c.version == version, t.sections.c.generation == generation)
+            .order_by(t.sections.c.position)
+        )
+        pieces: list[str] = []
+        length = 0
+        for row in self._session.execute(statement):
+            pieces.append(row.text[max(0, length - row.start) :])
+            length = max(length, row.start + len(row.text))
+        return "".join(pieces)
+
+    def occurs_elsewhere(self, scope: Scope, project: str, document: str, phrase: str) -> bool:
+        """Whether another document of any project holds these words."""
+        key = self._key(scope, project, document)
+        mine = sa.select(t.versions.c.ord).where(t.versions.c.document == key)
+        holds = sa.func.strpos if self._session.connection.dialect.name == "postgresql" else sa.func.instr
+        statement = (
+            sa.select(sa.literal(1))
+            .where(t.sections.c.version.not_in(mine), holds(t.sections.c.text, phrase) > 0)
+            .limit(1)
+        )
+        return self._session.execute(statement).first() is not None
+
+    # -- labels
+
+    def enable(self, scope: Scope, project: str, documents: Collection[str], on: bool) -> None:
+        self._update(scope, project, documents, {"enabled": on})
+
+    def label(
+        self,
+        scope: Scope,
+        project: str,
+        documents: Collection[str],
+        *,
+        source_type: str | None,
+        tags: Sequence[str] | None,
+        confidentiality: Clearance | None,
+    ) -> None:
+        values: dict[str, Any] = {}
+        if source_type is not None:
+            values["source_type"] = source_type
+        if tags is not None:
+            values["tags"] = json.dumps(list(tags), ensure_ascii=False)
+        if confidentiality is not None:
+            values["confidentiality"] = int(confidentiality)
+        if values:
+            self._update(scope, project, documents, values)
+
+    def _update(self, scope: Scope, project: str, documents: Collection[str], values: dict[str, Any]) -> None:
+        """Change documents' attributes; the indexes of servers hear of it."""
+        row = self._session.project(scope, project)
+        self._session.lock(row.ord)
+        keys = [self._key(scope, project, document) for document in documents]
+        values["updated_at"] = self._session.now()
+        self._session.execute(sa.update(t.documents).where(t.documents.c.ord.in_(keys)).values(values))
+        meta = [{"project": row.ord, "op": str(Op.META), "document": key, "chunk": None} for key in keys]
+        self._session.insert(t.changes, meta)
+
+    # -- a new generation
+
+    def unsplit(self, scope: Scope, project: str, generation: Generation, limit: int) -> list[StoredText]:
+        """Live versions that have no chunks in the generation yet, with their text."""
+        row = self._session.project(scope, project)
+        live = SqlProjects(self._session).live(scope, project)
+        has_chunks = sa.exists().where(
+            t.chunks.c.version == t.versions.c.ord, t.chunks.c.generation == generation.chunks
+        )
+        statement = (
+            sa.select(t.versions, t.documents.c.id.label("document_id"))
+            .join(t.documents, t.documents.c.live == t.versions.c.ord)
+            .where(t.documents.c.project == row.ord, ~has_chunks)
+            .order_by(t.versions.c.ord)
+            .limit(limit)
+        )
+        return [
+            StoredText(r.document_id, r.ord, r.name, self._parsed(r, live.chunks))
+            for r in self._session.execute(statement)
+        ]
+
+    def _parsed(self, row: Row[Any], generation: int) -> Parsed:
+        return Parsed(
+            text=self._text(row.ord, generation),
+            kind=TextKind(row.kind),
+            marks=tuple(Mark(*mark) for mark in json.loads(row.marks)),
+            title=row.title,
+            notes=tuple(json.loads(row.notes)),
+        )
+
+    def put_split(
+        self, scope: Scope, project: str, generation: Generation, file: StoredText, publication: Publication
+    ) -> None:
+        """Add a version's chunks to the generation being built. A version that left meanwhile is passed over."""
+        row = self._session.project(scope, project)
+        version = self._session.execute(sa.select(t.versions).where(t.versions.c.ord == file.version)).one_or_none()
+        has = sa.select(t.chunks.c.ord).where(
+            t.chunks.c.version == file.version, t.chunks.c.generation == generation.chunks
+        )
+        if version is None or self._session.execute(has.limit(1)).first():
+            return
+        sections, chunks = split_rows(
+            file.parsed.text,
+            publication.split,
+            publication.hashes,
+            file.version,
+            generation,
+            project,
+            file.document,
+            version.id,
+        )
+        for chunk, key in zip(chunks, self._session.keys(t.chunks, len(chunks)), strict=True):
+            chunk.update(ord=key, project=row.ord)
+        self._session.insert(t.sections, sections)
+        self._session.insert(t.chunks, chunks)
+
+    def blobs(self, scope: Scope) -> Iterator[str]:
+        """The names of all stored bytes that a version of a reachable project needs."""
+        statement = sa.select(t.versions.c.blob, t.projects.c.id).join(
+            t.projects, t.projects.c.ord == t.versions.c.project
+        )
+        return (row.blob for row in self._session.execute(statement) if scope.reaches(row.id))
+
+    def _key(self, scope: Scope, project: str, document: str) -> int:
+        row = self._session.project(scope, project)
+        key = self._session.execute(
+            sa.select(t.documents.c.ord).where(
+                t.documents.c.project == row.ord,
+                t.documents.c.id == document,
+                t.documents.c.confidentiality <= int(scope.clearance),
+            )
+        ).scalar()
+        if key is None:
+            raise NotFound(f"no file {document!r} in this project", hint="ragforge ls shows the files and their ids")
+        return int(key)
+
+
+def _source(row: Row[Any]) -> Source:
+    return Source(row.key, row.name, row.size, row.mtime_ns, row.sha256)
+
+
+def _document(row: Row[Any], project: str, sources: tuple[Source, ...]) -> Document:
+    problem = None
+    if row.latest_reason is not None:
+        problem = Problem(Reason(row.latest_reason), row.latest_message, row.latest_hint)
+    return Document(
+        id=row.id,
+        project=project,
+        name=row.name,
+        status=Status(row.status),
+        labels=Labels(row.source_type, tuple(json.loads(row.tags)), Clearance(row.confidentiality)),
+        enabled=row.enabled,
+        type=row.type,
+        mime=row.mime,
+        size=row.size,
+        sha256=row.sha256,
+        version=row.version,
+        title=row.title,
+        summary=row.summary,
+        notes=tuple(json.loads(row.notes)),
+        characters=row.characters,
+        tokens=row.tokens,
+        chunks=row.chunks,
+        problem=problem,
+        sources=sources,
+        created_at=moment(row.created_at),
+        updated_at=moment(row.updated_at),
+    )

@@ -1,0 +1,136 @@
+"""Vectors, by model and hash of the embedded text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+
+from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.projects import embedder_key
+from ragforge.adapters.catalog.unit import Session, batches, locator
+from ragforge.domain.access import Scope
+from ragforge.domain.documents import breadcrumb
+from ragforge.domain.library import Generation, PendingChunk
+from ragforge.domain.tokens import Matrix
+from ragforge.ports import EmbedderCard
+
+
+class SqlEmbeddings:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def known(self, scope: Scope, project: str, fingerprint: str, hashes: Collection[bytes]) -> set[bytes]:
+        """Which of the hashes have a vector of this model."""
+        row = self._session.project(scope, project)
+        found: set[bytes] = set()
+        for batch in batches(hashes):
+            statement = (
+                sa.select(t.embeddings.c.text_hash)
+                .join(t.embedders, t.embedders.c.ord == t.embeddings.c.embedder)
+                .where(
+                    t.embeddings.c.project == row.ord,
+                    t.embedders.c.fingerprint == fingerprint,
+                    t.embeddings.c.text_hash.in_(batch),
+                )
+            )
+            found.update(self._session.execute(statement).scalars())
+        return found
+
+    def put(self, scope: Scope, project: str, card: EmbedderCard, hashes: Sequence[bytes], vectors: Matrix) -> None:
+        row = self._session.project(scope, project)
+        embedder = embedder_key(self._session, card)
+        self._session.insert_new(
+            t.embeddings,
+            [
+                {"project": row.ord, "embedder": embedder, "text_hash": text_hash, "vector": vector.tobytes()}
+                for text_hash, vector in zip(hashes, vectors, strict=True)
+            ],
+        )
+
+    def sample(self, scope: Scope, project: str, document: str, limit: int) -> list[bytes]:
+        """Some vectors that only this document's chunks use: what a proof of its deletion looks for."""
+        row = self._session.project(scope, project)
+        versions = (
+            sa.select(t.versions.c.ord)
+            .join(t.documents, t.documents.c.ord == t.versions.c.document)
+            .where(t.documents.c.project == row.ord, t.documents.c.id == document)
+        )
+        other = t.chunks.alias()
+        shared = sa.exists().where(
+            other.c.project == row.ord, other.c.text_hash == t.chunks.c.text_hash, other.c.version.not_in(versions)
+        )
+        statement = (
+            sa.select(t.embeddings.c.vector)
+            .join(t.chunks, t.chunks.c.text_hash == t.embeddings.c.text_hash)
+            .where(t.embeddings.c.project == row.ord, t.chunks.c.version.in_(versions), ~shared)
+            .limit(limit)
+        )
+        return list(self._session.execute(statement).scalars())
+
+    def pending(self, scope: Scope, project: str, generation: Generation, limit: int) -> list[PendingChunk]:
+        """Live chunks of the generation that have no vector of its model yet."""
+        row = self._session.project(scope, project)
+        has_vector = (
+            sa.exists()
+            .where(
+                t.embeddings.c.project == row.ord,
+                t.embeddings.c.text_hash == t.chunks.c.text_hash,
+                t.embeddings.c.embedder == t.embedders.c.ord,
+                t.embedders.c.fingerprint == generation.embedder_fingerprint,
+            )
+            .correlate(t.chunks)
+        )
+        statement = (
+            sa.select(t.chunks, t.versions.c.name, text_of_chunk().label("text"))
+            .join(t.versions, t.versions.c.ord == t.chunks.c.version)
+            .join(t.documents, t.documents.c.live == t.versions.c.ord)
+            .join(t.sections, section_of_chunk())
+            .where(t.documents.c.project == row.ord, t.chunks.c.generation == generation.chunks, ~has_vector)
+            .limit(limit)
+        )
+        return [
+            PendingChunk(breadcrumb(r.name, locator(r).path) + "\n" + r.header + r.text, r.text_hash)
+            for r in self._session.execute(statement)
+        ]
+
+    def sweep(self, scope: Scope, project: str) -> int:
+        """Remove vectors that no chunk uses, and those of models no generation uses."""
+        row = self._session.project(scope, project)
+        used_models = sa.select(t.generations.c.embedder).where(t.generations.c.project == row.ord)
+        used = sa.exists().where(t.chunks.c.project == row.ord, t.chunks.c.text_hash == t.embeddings.c.text_hash)
+        result = self._session.execute(
+            sa.delete(t.embeddings).where(
+                t.embeddings.c.project == row.ord, ~used | t.embeddings.c.embedder.not_in(used_models)
+            )
+        )
+        return int(result.rowcount)
+
+
+def section_of_chunk() -> sa.ColumnElement[bool]:
+    return sa.and_(
+        t.sections.c.version == t.chunks.c.version,
+        t.sections.c.generation == t.chunks.c.generation,
+        t.sections.c.position == t.chunks.c.section,
+    )
+
+
+def text_of_chunk() -> sa.ColumnElement[str]:
+    """A leaf's text is a slice of its section's: it is stored once."""
+    return sa.func.substr(
+        t.sections.c.text, t.chunks.c.start - t.sections.c.start + 1, t.chunks.c.end - t.chunks.c.start
+    )
+
+
+def count_known(session: Session, project: int, fingerprint: str, hashes: Collection[bytes]) -> int:
+    """How many of the hashes have a vector of this model."""
+    embedder = sa.select(t.embedders.c.ord).where(t.embedders.c.fingerprint == fingerprint).scalar_subquery()
+    count = 0
+    for batch in batches(hashes):
+        statement = sa.select(sa.func.count()).where(
+            t.embeddings.c.project == project,
+            t.embeddings.c.embedder == embedder,
+            t.embeddings.c.text_hash.in_(batch),
+        )
+        count += int(session.execute(statement).scalar() or 0)
+    return count

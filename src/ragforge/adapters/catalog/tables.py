@@ -1,0 +1,247 @@
+"""The catalog's tables. `ord` are small integer keys for joins and indexes; `id` are what users and logs see.
+
+projects ─ generations (splitter and model; one is live, one may be building)
+    └─ documents ─ sources (paths)
+           └─ versions (bytes, how they were parsed, or why not) ─ sections (parents) ─ chunks (leaves)
+embeddings (by project, model and text hash)     changes (what the indexes follow)     jobs
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+Key = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _key() -> Column[int]:
+    return Column("ord", Key, primary_key=True, autoincrement=False)
+
+
+def _belongs_to(table: str, name: str, *, nullable: bool = False, index: bool = False) -> Column[int]:
+    return Column(name, Key, ForeignKey(f"{table}.ord", ondelete="CASCADE"), nullable=nullable, index=index)
+
+
+counters = Table(
+    "counters", metadata, Column("name", Text, primary_key=True), Column("value", BigInteger, nullable=False)
+)
+
+meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
+
+projects = Table(
+    "projects",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False, unique=True),
+    Column("slug", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("org_context", Text, nullable=False, server_default=""),
+    Column("generation", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+embedders = Table(
+    "embedders",
+    metadata,
+    _key(),
+    Column("fingerprint", Text, nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("dimension", Integer),
+)
+
+generations = Table(
+    "generations",
+    metadata,
+    Column("project", Key, ForeignKey("projects.ord", ondelete="CASCADE"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("state", Text, nullable=False),  # live, building, retired
+    Column("chunks", Integer, nullable=False),  # the generation whose chunk rows it uses: a change of model keeps them
+    Column("strategy", Text, nullable=False),
+    Column("chunker", Text, nullable=False),
+    _belongs_to("embedders", "embedder"),
+    Column("created_at", BigInteger, nullable=False),
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False, unique=True),
+    _belongs_to("projects", "project", index=True),
+    Column("name", Text, nullable=False),
+    Column("source_type", Text, nullable=False),
+    Column("tags", Text, nullable=False),
+    Column("confidentiality", Integer, nullable=False),
+    Column("enabled", Boolean, nullable=False),
+    Column("live", Key),  # the version that can be found; null while none could be read
+    Column("latest", Key),  # the version of the newest bytes; failed when it differs from live
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+sources = Table(
+    "sources",
+    metadata,
+    _key(),
+    _belongs_to("projects", "project"),
+    _belongs_to("documents", "document", index=True),
+    Column("key", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("mtime_ns", BigInteger, nullable=False),
+    Column("sha256", Text, nullable=False),
+    UniqueConstraint("project", "key"),
+)
+
+versions = Table(
+    "versions",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False),
+    _belongs_to("projects", "project"),
+    _belongs_to("documents", "document", index=True),
+    Column("sha256", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("mime", Text, nullable=False),
+    Column("blob", Text, nullable=False),
+    Column("parser", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("reason", Text),
+    Column("message", Text, nullable=False, server_default=""),
+    Column("hint", Text, nullable=False, server_default=""),
+    Column("attempts", Integer, nullable=False),
+    Column("notes", Text, nullable=False),
+    Column("title", Text),
+    Column("summary", Text, nullable=False, server_default=""),
+    Column("kind", Text, nullable=False),
+    Column("marks", Text, nullable=False),
+    Column("characters", Integer, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("chunks", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("project", "sha256"),
+)
+
+
+def _locator() -> list[Column[object]]:
+    return [
+        Column("path", Text, nullable=False),
+        Column("page", Integer),
+        Column("page_end", Integer),
+        Column("time_start", Float),
+        Column("time_end", Float),
+        Column("speaker", Text),
+    ]
+
+
+sections = Table(
+    "sections",
+    metadata,
+    Column("version", Key, ForeignKey("versions.ord", ondelete="CASCADE"), primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("start", Integer, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("header", Text, nullable=False),
+    *_locator(),
+    Column("tokens", Integer, nullable=False),
+)
+
+chunks = Table(
+    "chunks",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False, unique=True),
+    Column("project", Key, nullable=False),
+    _belongs_to("versions", "version"),
+    Column("generation", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("section", Integer, nullable=False),
+    Column("start", Integer, nullable=False),
+    Column("end", Integer, nullable=False),
+    Column("header", Text, nullable=False),
+    *_locator(),
+    Column("tokens", Integer, nullable=False),
+    Column("checksum", Text, nullable=False),
+    Column("text_hash", LargeBinary, nullable=False),
+    Index("chunks_of_text", "project", "text_hash"),
+    Index("chunks_of_version", "version", "generation", "position"),
+)
+
+embeddings = Table(
+    "embeddings",
+    metadata,
+    Column("ord", Key, primary_key=True, autoincrement=True),
+    _belongs_to("projects", "project"),
+    _belongs_to("embedders", "embedder"),
+    Column("text_hash", LargeBinary, nullable=False),
+    Column("vector", LargeBinary, nullable=False),
+    UniqueConstraint("project", "embedder", "text_hash"),
+)
+
+changes = Table(
+    "changes",
+    metadata,
+    Column("seq", Key, primary_key=True, autoincrement=True),
+    _belongs_to("projects", "project"),
+    Column("op", Text, nullable=False),
+    Column("document", Key, nullable=False),
+    Column("chunk", Text),
+    Index("changes_of_project", "project", "seq"),
+    sqlite_autoincrement=True,
+)
+
+index_states = Table(
+    "index_states",
+    metadata,
+    Column("project", Key, ForeignKey("projects.ord", ondelete="CASCADE"), primary_key=True),
+    Column("collection", Text, primary_key=True),
+    Column("engine", Text, primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("fingerprint", Text, nullable=False),
+    Column("watermark", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False, unique=True),
+    _belongs_to("projects", "project", nullable=True),
+    Column("kind", Text, nullable=False),
+    Column("payload", Text, nullable=False),
+    Column("state", Text, nullable=False, index=True),
+    Column("attempts", Integer, nullable=False),
+    Column("fence", Integer, nullable=False),
+    Column("owner", Text),
+    Column("lease_until", BigInteger),
+    Column("progress", Text),
+    Column("error", Text, nullable=False, server_default=""),
+    Column("cancel_requested", Boolean, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+)

@@ -1,0 +1,100 @@
+"""What the catalog's parts share inside one transaction: the connection, the project's row, keys, time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy import Connection, Row, Table
+from sqlalchemy.dialects import postgresql, sqlite
+
+from ragforge.adapters.catalog import tables as t
+from ragforge.domain.access import Scope
+from ragforge.domain.documents import Locator
+from ragforge.errors import NotFound
+from ragforge.ports import Clock
+
+Item = TypeVar("Item")
+
+
+def milliseconds(moment: datetime) -> int:
+    return int(moment.timestamp() * 1000)
+
+
+def moment(value: int) -> datetime:
+    return datetime.fromtimestamp(value / 1000, UTC)
+
+
+def batches(items: Iterable[Item], size: int = 500) -> Iterator[list[Item]]:
+    """Lists of at most `size`: no statement takes an unbounded number of parameters."""
+    iterator = iter(items)
+    while batch := list(islice(iterator, size)):
+        yield batch
+
+
+def locator_columns(locator: Locator) -> dict[str, Any]:
+    return {
+        "path": json.dumps(locator.path, ensure_ascii=False) if locator.path else "[]",
+        "page": locator.page,
+        "page_end": locator.page_end,
+        "time_start": locator.start,
+        "time_end": locator.end,
+        "speaker": locator.speaker,
+    }
+
+
+def locator(row: Row[Any]) -> Locator:
+    return Locator(tuple(json.loads(row.path)), row.page, row.page_end, row.time_start, row.time_end, row.speaker)
+
+
+class Session:
+    """One transaction's connection, with the few things every part needs."""
+
+    def __init__(self, connection: Connection, clock: Clock) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self._clock = clock
+
+    def now(self) -> int:
+        return milliseconds(self._clock())
+
+    def keys(self, table: Table, count: int) -> range:
+        """`count` new keys. They are never given twice, not even after a deletion."""
+        statement = (
+            sa.update(t.counters)
+            .where(t.counters.c.name == table.name)
+            .values(value=t.counters.c.value + count)
+            .returning(t.counters.c.value)
+        )
+        last = self.execute(statement).scalar()
+        if last is None:
+            self.execute(sa.insert(t.counters).values(name=table.name, value=count))
+            last = count
+        return range(int(last) - count + 1, int(last) + 1)
+
+    def project(self, scope: Scope, project: str) -> Row[Any]:
+        """The project's row if the scope reaches it. A foreign project and a missing one look the same."""
+        row = self.execute(sa.select(t.projects).where(t.projects.c.id == project)).one_or_none()
+        if row is None or not scope.reaches(project):
+            raise NotFound(f"no project {project!r}", hint="ragforge project ls shows what there is")
+        return row
+
+    def lock(self, project: int) -> None:
+        """On Postgres, changes of one project get their numbers one transaction after the other."""
+        if self.connection.dialect.name == "postgresql":
+            self.execute(sa.select(sa.func.pg_advisory_xact_lock(project)))
+
+    def insert_new(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+        """Insert the rows whose key is not there yet."""
+        if not rows:
+            return
+        insert = postgresql.insert if self.connection.dialect.name == "postgresql" else sqlite.insert
+        self.execute(insert(table).on_conflict_do_nothing(), rows)
+
+    def insert(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
+        if rows:
+            self.execute(sa.insert(table), rows)

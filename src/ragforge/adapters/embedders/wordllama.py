@@ -1,0 +1,108 @@
+"""Static vectors of the installed `wordllama` package: the fast tier, always present.
+
+Only the package's two files are read: importing it would configure the root logger and look for downloads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from ragforge.adapters.embedders.pieces import unit_length
+from ragforge.adapters.embedders.tokenizer import FileTokenizer, token_ids
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.tokens import Ints, Matrix, Passage, Vector
+from ragforge.errors import NotFound
+from ragforge.ports import EmbedderCard
+
+DIMENSION = 256
+
+_BEGIN = 1
+_BLOCK = 8192
+"""Tokens looked up at once: 8 MB of vectors."""
+
+
+def package_folder() -> Path:
+    """Where the package is installed."""
+    spec = find_spec("wordllama")
+    if spec is None or spec.origin is None:
+        raise NotFound("the package wordllama is not installed", hint="pip install --force-reinstall ragforge")
+    return Path(spec.origin).parent
+
+
+def tokenizer_file() -> Path:
+    return package_folder() / "tokenizers" / "l2_supercat_tokenizer_config.json"
+
+
+def weights_file() -> Path:
+    return package_folder() / "weights" / "l2_supercat_256.safetensors"
+
+
+class WordLlama:
+    """The mean of the vectors of a text's tokens. Reads its files at first use; may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._weights_path = weights_file()
+        self._tokenizer = FileTokenizer(tokenizer_file())
+        self._lock = threading.Lock()
+
+    @cached_property
+    def card(self) -> EmbedderCard:
+        with self._weights_path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
+        fingerprint = f"wordllama/{digest}/{self._tokenizer.fingerprint}/mean"
+        return EmbedderCard("wordllama", fingerprint, DIMENSION, languages=("en",), fusion_weight=0.45)
+
+    @property
+    def tokenizer(self) -> FileTokenizer:
+        return self._tokenizer
+
+    def embed(self, passages: Sequence[Passage], cancel: Cancel) -> Matrix:
+        cancel.check()
+        if not passages:
+            return np.empty((0, DIMENSION), dtype=np.float32)
+        # a text without tokens gets the vector of the mark that begins every text: a vector of unit length, always
+        each = [ids if len(ids) else np.array([_BEGIN], dtype=np.int32) for ids in token_ids(passages, self._tokenizer)]
+        return unit_length(_sums(self._weights, each, cancel))
+
+    def embed_query(self, text: str, cancel: Cancel) -> Vector:
+        vector: Vector = self.embed([Passage(text)], cancel)[0]
+        return vector
+
+    def load(self) -> None:
+        """Read the files now instead of at the first call."""
+        self._tokenizer.load()
+        _ = self._weights
+
+    @property
+    def _weights(self) -> Matrix:
+        with self._lock:
+            return self._loaded
+
+    @cached_property
+    def _loaded(self) -> Matrix:
+        from safetensors import safe_open
+
+        with safe_open(self._weights_path, framework="np") as tensors:
+            return np.ascontiguousarray(tensors.get_tensor("embedding.weight"), dtype=np.float32)
+
+
+def _sums(weights: Matrix, each: list[Ints], cancel: Cancel) -> Matrix:
+    """The sum of each text's token vectors, block by block of bounded size. No text is empty."""
+    ids = np.minimum(np.concatenate(each), len(weights) - 1)
+    ends = np.cumsum([len(one) for one in each])
+    begins = np.concatenate(([0], ends[:-1]))
+    sums = np.zeros((len(each), weights.shape[1]), dtype=np.float32)
+    for low in range(0, len(ids), _BLOCK):
+        cancel.check()
+        high = min(low + _BLOCK, len(ids))
+        first, last = np.searchsorted(ends, low, side="right"), np.searchsorted(begins, high)
+        starts = np.maximum(begins[first:last] - low, 0)
+        sums[first:last] += np.add.reduceat(weights[ids[low:high]], starts, axis=0)
+    return sums

@@ -1,0 +1,309 @@
+"""What the catalog holds: projects, documents, their sources and versions, chunks, changes, jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from ragforge.domain.access import Clearance
+from ragforge.domain.documents import Locator, Parsed, ParseFailure, Reason, Split
+from ragforge.domain.strategy import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A folder of documents you can ask."""
+
+    id: str
+    slug: str
+    name: str
+    strategy: Strategy
+    embedder: str
+    """The embedder's name; its vectors carry `embedder_fingerprint`."""
+    embedder_fingerprint: str
+    chunker: str
+    """Fingerprint of strategy and tokenizer: what the chunk ids depend on."""
+    generation: int
+    """Counts changes of splitter or model; only rows of this generation are visible."""
+    created_at: datetime
+
+
+class Status(StrEnum):
+    """Where a document stands. READY means: at least one chunk can be found."""
+
+    READY = "ready"
+    FAILED = "failed"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What a person says of a file; filters use it."""
+
+    source_type: str = "document"
+    tags: tuple[str, ...] = ()
+    confidentiality: Clearance = Clearance.INTERNAL
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a document's bytes were found: the same bytes may have several."""
+
+    key: str
+    """Absolute path of a file, or `upload:<name>`."""
+    name: str
+    size: int
+    mtime_ns: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why the newest bytes of a document could not be read."""
+
+    reason: Reason
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A file as the project knows it."""
+
+    id: str
+    project: str
+    name: str
+    status: Status
+    labels: Labels
+    enabled: bool
+    type: str
+    mime: str
+    size: int
+    sha256: str
+    version: str
+    title: str | None
+    summary: str
+    notes: tuple[str, ...]
+    characters: int
+    tokens: int
+    chunks: int
+    problem: Problem | None
+    """Set when failed; also on a ready document whose newest bytes could not be read (the older text stays)."""
+    sources: tuple[Source, ...]
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A leaf as it is stored, with its text and its parent's id."""
+
+    id: str
+    document: str
+    project: str
+    version: str
+    position: int
+    section: int
+    start: int
+    end: int
+    text: str
+    header: str
+    locator: Locator
+    tokens: int
+    checksum: str
+    generation: int
+
+
+class Op(StrEnum):
+    """What happened to a chunk or a document; the indexes follow these."""
+
+    PUT = "put"
+    REMOVE = "remove"
+    META = "meta"
+    GENERATION = "generation"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One line of the change log."""
+
+    seq: int
+    op: Op
+    document: int
+    """The document's ordinal: what the indexes filter by."""
+    chunk: str | None
+
+
+class Outcome(StrEnum):
+    """What `add` did with a file."""
+
+    READY = "ready"
+    UNCHANGED = "unchanged"
+    DUPLICATE = "duplicate"
+    REMOVED = "removed"
+    FAILED = "failed"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class FileResult:
+    """One file's end, sent when it is durable."""
+
+    path: str
+    outcome: Outcome
+    document: str | None = None
+    chunks: int = 0
+    replaced: bool = False
+    reason: Reason | None = None
+    message: str = ""
+    hint: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far long work has come."""
+
+    stage: str
+    done: int
+    total: int | None
+    chunks: int = 0
+    embedded: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AddReport:
+    """What became of all files of one `add`."""
+
+    files: tuple[FileResult, ...]
+    seconds: float
+
+    def count(self, *outcomes: Outcome) -> int:
+        return sum(file.outcome in outcomes for file in self.files)
+
+    @property
+    def failed(self) -> tuple[FileResult, ...]:
+        return tuple(f for f in self.files if f.outcome in (Outcome.FAILED, Outcome.QUARANTINED))
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Proof that a document is gone: what was removed, and what a scan of the workspace still found."""
+
+    document: str
+    name: str
+    chunks: int
+    vectors: int
+    blobs: int
+    bytes_scanned: int
+    remains: tuple[str, ...]
+    """Places where words of the document were still found; empty means erased."""
+    pending: tuple[str, ...] = ()
+    """Places that hold it until another process lets go; `check` finishes them."""
+
+    @property
+    def erased(self) -> bool:
+        return not self.remains and not self.pending
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing `check` or `doctor` looked at."""
+
+    subject: str
+    ok: bool
+    detail: str
+    hint: str = ""
+    repaired: bool = False
+
+
+class JobState(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    QUARANTINED = "quarantined"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Long work that survives its worker. `fence` grows with each claim; a late writer's is refused."""
+
+    id: str
+    project: str | None
+    kind: str
+    payload: Mapping[str, Any]
+    state: JobState
+    attempts: int
+    fence: int
+    owner: str | None
+    progress: Progress | None
+    error: str
+    cancel_requested: bool
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One file, read and split, ready to become the live version of its document. Or the reason why not."""
+
+    source: Source
+    type: str
+    mime: str
+    blob: str
+    parser: str
+    labels: Labels
+    failure: ParseFailure | None = None
+    parsed: Parsed = Parsed("")
+    split: Split = Split()
+    hashes: tuple[bytes, ...] = ()
+    """Hash of each leaf's embedded text, in the leaves' order."""
+    tokens: int = 0
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What publishing a file did, and which stored bytes are no longer needed."""
+
+    document: str
+    outcome: Outcome
+    replaced: bool = False
+    obsolete_blobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A splitter and a model; the project's chunks and vectors are of its live one."""
+
+    number: int
+    chunks: int
+    """The generation whose chunk rows it uses: a change of model alone keeps them."""
+    strategy: Strategy
+    chunker: str
+    embedder: str
+    embedder_fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredText:
+    """A live version's text as it was parsed, for splitting it anew."""
+
+    document: str
+    version: int
+    name: str
+    parsed: Parsed
+
+
+@dataclass(frozen=True, slots=True)
+class PendingChunk:
+    """A chunk that has no vector of the wanted model yet."""
+
+    text: str
+    text_hash: bytes

@@ -1,0 +1,166 @@
+"""DOCX -> Markdown by mammoth: styles become headings, lists and tables; pictures their alternative text."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import sys
+import zipfile
+from importlib import import_module
+from typing import Any
+from xml.etree import ElementTree
+
+import mammoth  # type: ignore[import-untyped]
+from lxml import etree  # type: ignore[import-untyped]
+
+from ragforge.domain.documents import Parsed
+from ragforge.ingest.parse.html import tree
+from ragforge.ingest.parse.markup import markdown
+from ragforge.ingest.parse.package import core_title, main_part, part, resolve
+from ragforge.ingest.parse.text import MarkedText
+
+_STYLE_MAP = ["p[style-name='Title'] => h1:fresh"] + [f"p[style-name='heading {n}'] => h6:fresh" for n in (7, 8, 9)]
+_BACK_LINKS = ("#footnote-ref-", "#endnote-ref-")
+
+
+def read(data: bytes, archive: zipfile.ZipFile) -> Parsed:
+    """The document's body with foot- and endnotes; equations as LaTeX; a note where text is hidden."""
+    name = main_part(archive)
+    document = part(archive, name)
+    notes = []
+    style_map = list(_STYLE_MAP)
+    if document is not None:
+        if hidden := hidden_passages(document):
+            notes.append(f"{hidden} hidden passage{'s' if hidden > 1 else ''}")
+        style_map += _own_heading_styles(part(archive, resolve(name, "styles.xml")))
+        if equations_to_latex(document):
+            data = _with_part(archive, name, etree.tostring(document, encoding="UTF-8", standalone=True))
+    page = mammoth.convert_to_html(
+        io.BytesIO(data), style_map="\n".join(style_map), convert_image=mammoth.images.img_element(lambda image: {})
+    )
+    root = tree(page.value)
+    for link in list(root.iter("a")):
+        if (link.get("href") or "").startswith(_BACK_LINKS):
+            link.drop_tree()
+    text = MarkedText()
+    text.add(markdown(root))
+    return Parsed(text.text, title=core_title(archive), notes=tuple(notes))
+
+
+def hidden_passages(document: etree._Element) -> int:
+    """How many passages of the text are hidden, or white and so unseen. Runs side by side count once."""
+    found = 0
+    for paragraph in document.iter("{*}p"):
+        before = False
+        for run in paragraph.iter("{*}r"):
+            hidden = _is_hidden(run) and any((text.text or "").strip() for text in run.iter("{*}t"))
+            found += hidden and not before
+            before = hidden
+    return found
+
+
+def _is_hidden(run: etree._Element) -> bool:
+    properties = run.find("{*}rPr")
+    if properties is None:
+        return False
+    vanish, color = properties.find("{*}vanish"), properties.find("{*}color")
+    if vanish is not None and _value(vanish) not in ("0", "false", "off"):
+        return True
+    # White on a shaded ground can be read: a dark table header is no hiding place.
+    shaded = properties.find("{*}shd") is not None or properties.find("{*}highlight") is not None
+    in_shaded_cell = next(run.iterancestors("{*}tc"), None) is not None
+    return color is not None and (_value(color) or "").upper() == "FFFFFF" and not shaded and not in_shaded_cell
+
+
+def _value(element: etree._Element) -> str | None:
+    return next((value for key, value in element.attrib.items() if etree.QName(key).localname == "val"), None)
+
+
+def _own_heading_styles(styles: etree._Element | None) -> list[str]:
+    """Style map lines for the document's own paragraph styles that have an outline level, or inherit one."""
+    if styles is None:
+        return []
+    by_id = {_attribute(style, "styleId"): style for style in styles.findall("{*}style")}
+    lines = []
+    for style in by_id.values():
+        name = _child_value(style, "name") or ""
+        level = _outline_level(style, by_id)
+        is_plain = not set(name) & set("'\"\\\n") and not name.lower().startswith(("heading ", "toc"))
+        if level is not None and level < 9 and name and is_plain and _attribute(style, "type") == "paragraph":
+            lines.append(f"p[style-name='{name}'] => h{min(level + 1, 6)}:fresh")
+    return lines
+
+
+def _outline_level(style: etree._Element, by_id: dict[str | None, etree._Element]) -> int | None:
+    seen: set[str | None] = set()
+    current: etree._Element | None = style
+    while current is not None and _attribute(current, "styleId") not in seen:
+        seen.add(_attribute(current, "styleId"))
+        level = current.find("{*}pPr/{*}outlineLvl")
+        if level is not None:
+            value = _value(level) or ""
+            return int(value) if value.isascii() and value.isdigit() else None
+        current = by_id.get(_child_value(current, "basedOn"))
+    return None
+
+
+def _attribute(element: etree._Element, name: str) -> str | None:
+    return next((value for key, value in element.attrib.items() if etree.QName(key).localname == name), None)
+
+
+def _child_value(element: etree._Element, name: str) -> str | None:
+    child = element.find(f"{{*}}{name}")
+    return None if child is None else _value(child)
+
+
+def _load_equation_reader() -> Any:
+    """MarkItDown's reader of Office equations, loaded by itself: its package would load an ONNX runtime too."""
+    package = importlib.util.find_spec("markitdown")
+    assert package is not None and package.submodule_search_locations
+    folder = f"{package.submodule_search_locations[0]}/converter_utils/docx/math"
+    spec = importlib.util.spec_from_file_location(
+        "markitdown_math", f"{folder}/__init__.py", submodule_search_locations=[folder]
+    )
+    assert spec is not None
+    sys.modules["markitdown_math"] = importlib.util.module_from_spec(spec)
+    return import_module("markitdown_math.omml").oMath2Latex
+
+
+_latex_of = _load_equation_reader()
+
+
+def equations_to_latex(document: etree._Element) -> int:
+    """Put `$latex$` in the place of every equation, which mammoth would leave out. How many there were."""
+    equations = list(document.iter("{http://schemas.openxmlformats.org/officeDocument/2006/math}oMath"))
+    word = etree.QName(document).namespace
+    for equation in equations:
+        run = etree.Element(f"{{{word}}}r")
+        text = etree.SubElement(run, f"{{{word}}}t")
+        text.text = f" ${_latex(equation)}$ "
+        run.tail = equation.tail
+        parent = equation.getparent()
+        parent.replace(equation, run)
+        if etree.QName(parent).localname == "oMathPara":
+            parent.tag = f"{{{word}}}smartTag"
+    return len(equations)
+
+
+def _latex(equation: etree._Element) -> str:
+    """LaTeX of an equation; its bare signs where it holds something unknown."""
+    try:
+        latex: str = _latex_of(ElementTree.fromstring(etree.tostring(equation, with_tail=False))).latex
+    except (NotImplementedError, AttributeError, TypeError, KeyError, ValueError):
+        latex = "".join(equation.itertext())
+    return " ".join(latex.split())
+
+
+def _with_part(archive: zipfile.ZipFile, name: str, content: bytes) -> bytes:
+    """The package with one part changed, and without its pictures."""
+    changed = io.BytesIO()
+    with zipfile.ZipFile(changed, "w") as target:
+        for entry in archive.infolist():
+            if entry.filename == name:
+                target.writestr(name, content)
+            elif "/media/" not in entry.filename and not entry.is_dir():
+                target.writestr(entry.filename, archive.read(entry))
+    return changed.getvalue()

@@ -1,0 +1,55 @@
+"""XML parts of a zipped document, read without entities, network or limits lifted."""
+
+from __future__ import annotations
+
+import posixpath
+import zipfile
+from urllib.parse import unquote
+
+from lxml import etree  # type: ignore[import-untyped]
+
+from ragforge.domain.documents import Reason
+from ragforge.ingest.parse.text import CannotParse
+
+RELATIONSHIPS = "{http://schemas.openxmlformats.org/package/2006/relationships}"
+
+
+def xml_tree(data: bytes) -> etree._Element:
+    """The root of an XML text. A document type is refused: it could hold entities that grow or reach outside."""
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True)
+    root = etree.fromstring(data, parser)
+    if root.getroottree().docinfo.internalDTD is not None:
+        raise CannotParse(
+            Reason.HOSTILE, "holds a document type declaration", "save it anew from the program that made it"
+        )
+    return root
+
+
+def part(archive: zipfile.ZipFile, name: str) -> etree._Element | None:
+    """The root of an XML part; None if the package has no such part."""
+    try:
+        return xml_tree(archive.read(name))
+    except KeyError:
+        return None
+
+
+def resolve(base: str, target: str) -> str:
+    """A reference inside a package, as the name of the part it means."""
+    path = unquote(target.split("#", 1)[0])
+    return posixpath.normpath(posixpath.join(posixpath.dirname(base), path)).lstrip("/")
+
+
+def main_part(archive: zipfile.ZipFile) -> str:
+    """The name of the Office package's main part, as its relationships give it."""
+    relationships = part(archive, "_rels/.rels")
+    for entry in relationships if relationships is not None else ():
+        if (entry.get("Type") or "").endswith("/officeDocument"):
+            return resolve("", (entry.get("Target") or "").lstrip("/"))
+    return ""
+
+
+def core_title(archive: zipfile.ZipFile) -> str | None:
+    """The title in an Office package's properties."""
+    properties = part(archive, "docProps/core.xml")
+    title = properties.findtext("{http://purl.org/dc/elements/1.1/}title") if properties is not None else None
+    return " ".join((title or "").split()) or None

@@ -1,0 +1,145 @@
+"""The options every command takes, before or after its name, and how a command opens the workspace."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ragforge.errors import UserError
+from ragforge.interfaces.cli.output import plain, say
+
+if TYPE_CHECKING:
+    from ragforge.app import Ragforge
+    from ragforge.settings import Settings
+
+DEFAULT_PROJECT = "default"
+_PANEL = "Common options"
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """What was said of the common options, wherever it stood."""
+
+    workspace: Path | None = None
+    project: str | None = None
+    config: Path | None = None
+    settings_given: tuple[str, ...] = ()
+    json: bool = False
+    quiet: bool = False
+    debug: bool = False
+
+    @property
+    def project_name(self) -> str:
+        return self.project or DEFAULT_PROJECT
+
+    def merged(self, values: Mapping[str, Any]) -> Common:
+        """This, with what stood after the command on top."""
+        return Common(
+            workspace=values["workspace"] or self.workspace,
+            project=values.get("project") or self.project,
+            config=values["config"] or self.config,
+            settings_given=(*self.settings_given, *(values["settings_given"] or ())),
+            json=values["json"] or self.json,
+            quiet=values["quiet"] or self.quiet,
+            debug=values["debug"] or self.debug,
+        )
+
+    def settings(self, flags: Mapping[str, Mapping[str, object]] | None = None) -> Settings:
+        """Settings from every source; `flags` are the ones a command has of its own."""
+        from ragforge.settings import load
+
+        given = dict(_pair(text) for text in self.settings_given)
+        return load(self.workspace, config=self.config, flags={"--set": given, **(flags or {})})
+
+    @contextmanager
+    def open(
+        self, *, create: bool = False, flags: Mapping[str, Mapping[str, object]] | None = None
+    ) -> Iterator[Ragforge]:
+        """The workspace, open until the command is done. Only commands that bring something in may make it."""
+        from ragforge.app import Ragforge
+
+        with Ragforge.open(self.settings(flags), create=create) as forge:
+            if forge.created:
+                self.say(f"Made the workspace {plain(str(forge.workspace))}")
+            yield forge
+
+    def say(self, text: str) -> None:
+        """A message that `--quiet` silences and that would only disturb programs."""
+        if not self.quiet and not self.json:
+            say(text)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator:
+        raise UserError(f"--set {plain(text)} has no value", hint="write --set section.name=value")
+    return key.strip(), value.strip()
+
+
+def _option(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _options(*, project: bool, hide_rare: bool) -> list[inspect.Parameter]:
+    def option(*names: str, help: str, metavar: str | None = None, hidden: bool = False) -> Any:
+        return typer.Option(
+            *names, help=help, metavar=metavar, hidden=hidden, rich_help_panel=_PANEL, show_default=False
+        )
+
+    workspace = option("--workspace", "-w", metavar="FOLDER", help="Folder of the workspace [default: ~/ragforge]")
+    name = option("--project", "-p", metavar="NAME", help=f"Project [default: {DEFAULT_PROJECT}]")
+    as_json = option("--json", help="Print JSON for programs")
+    quiet = option("--quiet", "-q", help="No progress, no messages; errors only")
+    config = option("--config", metavar="FILE", help="Read this TOML file after ragforge.toml", hidden=hide_rare)
+    given = option("--set", metavar="KEY=VALUE", help="Change one setting, as limits.file_bytes=5MB", hidden=hide_rare)
+    debug = option("--debug", help="Show the traceback of an unexpected error", hidden=hide_rare)
+    return [
+        _option("workspace", Annotated[Path | None, workspace]),
+        *([_option("project", Annotated[str | None, name])] if project else []),
+        _option("json", Annotated[bool, as_json], False),
+        _option("quiet", Annotated[bool, quiet], False),
+        _option("config", Annotated[Path | None, config]),
+        _option("settings_given", Annotated[list[str] | None, given]),
+        _option("debug", Annotated[bool, debug], False),
+    ]
+
+
+def command(app: typer.Typer, name: str, *, project: bool = True) -> Callable[[Callable[..., None]], None]:
+    """Register a function whose first parameter is `Common` as a command that takes the common options too."""
+
+    def register(function: Callable[..., None]) -> None:
+        _, *own = inspect.signature(function, eval_str=True).parameters.values()
+        options = _options(project=project, hide_rare=True)
+
+        def run(ctx: typer.Context, **values: Any) -> None:
+            given = {option.name: values.pop(option.name) for option in options}
+            function((ctx.obj or Common()).merged(given), **values)
+
+        _dress(run, own, options)
+        app.command(name, help=inspect.getdoc(function))(run)
+
+    return register
+
+
+def root(app: typer.Typer, extra: list[inspect.Parameter]) -> None:
+    """Let the common options stand before the command, beside `extra` ones that act by their callbacks."""
+    options = _options(project=True, hide_rare=False)
+
+    def run(ctx: typer.Context, **values: Any) -> None:
+        ctx.obj = Common().merged(values)
+
+    _dress(run, extra, options)
+    app.callback()(run)
+
+
+def _dress(run: Callable[..., None], own: list[inspect.Parameter], options: list[inspect.Parameter]) -> None:
+    """Give a function the signature that Typer reads."""
+    context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    run.__signature__ = inspect.Signature([context, *keyword_only, *options])  # type: ignore[attr-defined]

@@ -1,0 +1,192 @@
+"""Text for terminals and programs: escaping, colours, tables, JSON, messages.
+
+Names and texts come from files and may hold anything, so nothing is printed without `plain` or `json_text`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum, IntEnum
+from pathlib import Path
+from typing import Any, TextIO
+
+_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+"""What could move the cursor, change colours, turn the reading direction or not be encoded at all."""
+_HIDDEN_IN_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+_COLOURS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
+
+
+def plain(text: str) -> str:
+    """One line that is safe to print: control characters become visible escapes such as `\\x1b`."""
+    return _HIDDEN.sub(_visible, text)
+
+
+def plain_text(text: str) -> str:
+    """Several lines that are safe to print: line ends and tabs stay."""
+    return _HIDDEN_IN_TEXT.sub(_visible, text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """A text as one safe line."""
+    return plain(" ".join(text.split()))
+
+
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a file name that is not UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def json_text(value: object) -> str:
+    """A record as one line of JSON, readable in any script, safe on any terminal."""
+    text = json.dumps(_jsonable(value), ensure_ascii=False)
+    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _jsonable(value: object) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _jsonable(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _jsonable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, frozenset, set)):
+        return [_jsonable(item) for item in value]
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, Path) else value
+
+
+def print_data(text: str = "") -> None:
+    """A line of data, on stdout."""
+    sys.stdout.write(text + "\n")
+
+
+def print_json(value: object) -> None:
+    """A line of JSON on stdout, sent at once so that a reader can follow."""
+    print_data(json_text(value))
+    sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """A message for people, on stderr."""
+    sys.stdout.flush()
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
+    """The text in a colour, if the stream is a terminal that wants colours."""
+    stream = stream or sys.stdout
+    wanted = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if wanted and text else text
+
+
+def width_of_terminal() -> int | None:
+    """Columns of the terminal on stdout; None when it is a file or a pipe, where nothing is cut."""
+    if os.environ.get("COLUMNS", "").isdecimal():
+        return max(20, int(os.environ["COLUMNS"]))
+    return max(20, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table. `least` > 0: it may be cut down to that width; a column that may be `dropped` goes first."""
+
+    title: str
+    align_right: bool = False
+    least: int = 0
+    dropped: bool = False
+
+
+def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
+    """The lines of a table, header first, fitted into `width` cells. Wide characters count as two."""
+    from rich.cells import cell_len
+
+    cells = [[plain(cell) for cell in row] for row in rows]
+    widths = [
+        max(cell_len(column.title), *(cell_len(row[index]) for row in cells)) if cells else cell_len(column.title)
+        for index, column in enumerate(columns)
+    ]
+    kept = list(range(len(columns)))
+    if width is not None:
+        kept = _fitted(columns, widths, kept, width)
+    shown = [[columns[index].title.upper() for index in kept], *([row[index] for index in kept] for row in cells)]
+    return [_line(row, [(columns[index], widths[index]) for index in kept]) for row in shown]
+
+
+def _fitted(columns: Sequence[Column], widths: list[int], kept: list[int], width: int) -> list[int]:
+    """Shrink columns that may be cut, the rightmost first; drop the ones that may be dropped. Changes `widths`."""
+    for index in reversed(range(len(columns))):
+        excess = sum(widths[i] for i in kept) + 2 * (len(kept) - 1) - width
+        column = columns[index]
+        if excess <= 0 or not column.least:
+            continue
+        room = max(widths[index] - excess, min(column.least, widths[index]))
+        if column.dropped and widths[index] - excess < column.least:
+            kept = [i for i in kept if i != index]
+        else:
+            widths[index] = room
+    return kept
+
+
+def _line(row: Sequence[str], layout: Sequence[tuple[Column, int]]) -> str:
+    from rich.cells import cell_len
+
+    parts = []
+    for cell, (column, width) in zip(row, layout, strict=True):
+        text = cut(cell, width)
+        padding = " " * (width - cell_len(text))
+        parts.append(padding + text if column.align_right else text + padding)
+    return "  ".join(parts).rstrip()
+
+
+def cut(text: str, width: int) -> str:
+    """The text in at most `width` cells, with an ellipsis where something is missing."""
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], colours: Sequence[str] = ()) -> None:
+    """A table on stdout; `colours` may name one for each row."""
+    head, *lines = table(columns, rows, width_of_terminal())
+    print_data(paint(head, "bold"))
+    for number, line in enumerate(lines):
+        print_data(paint(line, colours[number]) if colours and colours[number] else line)
+
+
+def ago(moment: datetime, now: datetime | None = None) -> str:
+    """How long ago, in the largest unit; after thirty days the date."""
+    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
+    if seconds < 60:
+        return "just now"
+    for unit, word, limit in ((60, "min", 3600), (3600, "h", 86400), (86400, "d", 30 * 86400)):
+        if seconds < limit:
+            return f"{seconds // unit:.0f} {word} ago"
+    return moment.astimezone().strftime("%Y-%m-%d")
+
+
+def duration(seconds: float) -> str:
+    """`0.8 s`, `12.3 s`, `4 min 10 s`, `2 h 5 min`."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, second = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours} h {minute} min" if hours else f"{minute} min {second} s"
+
+
+def count(number: int, singular: str, plural: str = "") -> str:
+    """`1 chunk`, `3,410 chunks`."""
+    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
