@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+import re
+import time
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from ragforge.domain.access import Scope
+from ragforge.build import Parts, make_workspace
+from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.library import (
     AddReport,
@@ -20,8 +26,345 @@ from ragforge.domain.library import (
     Progress,
     Project,
     Removal,
+    Status,
 )
+from ragforge.domain.models import ModelState, PulledModel
 from ragforge.domain.strategy import Strategy
+from ragforge.errors import NotFound, UserError
+from ragforge.flows.reconcile import Reconcile
+from ragforge.operate import access
+from ragforge.operate.jobs import JobRunner
+from ragforge.ports import Embedder
+from ragforge.settings import Settings, load
 
 if TYPE_CHECKING:
-    from ragforge.settings import Settings
+    from ragforge.flows.ingest import Ingest
+    from ragforge.flows.sync import Sync
+
+UNLABELLED = Labels()
+Event = TypeVar("Event")
+Paths = Sequence[str | os.PathLike[str]]
+
+
+class Ragforge:
+    """A workspace: projects of documents you can ask."""
+
+    def __init__(self, parts: Parts, scope: Scope, *, created: bool = False) -> None:
+        self._parts = parts
+        self._scope = scope
+        self.settings = parts.settings
+        self.workspace = parts.workspace
+        self.created = created
+        self.notices: list[str] = []
+        """What a person should know about what was done, such as a fallback that was taken."""
+
+    @classmethod
+    def open(
+        cls,
+        workspace: str | os.PathLike[str] | Settings | None = None,
+        *,
+        create: bool = True,
+        embedders: Mapping[str, Embedder] | None = None,
+    ) -> Self:
+        """Open a workspace, making it if it does not exist. `embedders` adds some of your own by name."""
+        settings = (
+            workspace if isinstance(workspace, Settings) else load(None if workspace is None else Path(workspace))
+        )
+        created = make_workspace(settings.workspace, create=create)
+        return cls(Parts(settings, embedders), access.owner(), created=created)
+
+    def close(self) -> None:
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+    # -- projects
+
+    def create_project(self, name: str, *, strategy: Strategy | None = None, embedder: str | None = None) -> Project:
+        """Make a project. Its splitter and model are fixed until `reindexing`."""
+        if embedder is None:
+            model, notice = self._parts.new_projects_embedder()
+            self.notices += [notice] if notice else []
+        else:
+            model = self._parts.embedder(embedder)
+        strategy = strategy or self._parts.strategy()
+        chunker = strategy.fingerprint(model.tokenizer.fingerprint)
+        with self._parts.catalog.write() as c:
+            return c.projects.create(self._scope, name, slug_of(name), strategy, chunker, model.card)
+
+    def projects(self) -> list[Project]:
+        with self._parts.catalog.read() as c:
+            return c.projects.all(self._scope)
+
+    def project(self, slug: str) -> Project:
+        with self._parts.catalog.read() as c:
+            return c.projects.get(self._scope, slug)
+
+    def rename_project(self, slug: str, name: str) -> Project:
+        project = self.project(slug)
+        with self._parts.catalog.write() as c:
+            c.projects.rename(self._scope, project.id, name, slug_of(name))
+            renamed = c.projects.get(self._scope, slug_of(name))
+        self._reconcile.forget_state(slug)
+        self._reconcile.write_state(self._scope, renamed.slug)
+        return renamed
+
+    def remove_project(self, slug: str) -> list[Removal]:
+        """Remove a project with all its files; the proofs of their deletion come back."""
+        removals = list(self.removing([document.id for document in self.documents(project=slug)], project=slug))
+        with self._parts.catalog.write() as c:
+            c.projects.remove(self._scope, c.projects.get(self._scope, slug).id)
+        self._reconcile.forget_state(slug)
+        self._parts.catalog.flush()
+        return removals
+
+    def _ensure_project(self, slug: str) -> Project:
+        try:
+            return self.project(slug)
+        except NotFound:
+            return self.create_project(slug)
+
+    # -- files
+
+    def add(
+        self,
+        paths: str | os.PathLike[str] | Paths,
+        *,
+        project: str = "default",
+        labels: Labels = UNLABELLED,
+        retry: bool = False,
+        cancel: Cancel | None = None,
+    ) -> AddReport:
+        """Add files and folders; returns when all are durable."""
+        began = time.monotonic()
+        chosen = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+        events = self.adding(chosen, project=project, labels=labels, retry=retry, cancel=cancel)
+        files = tuple(event for event in events if isinstance(event, FileResult))
+        return AddReport(files, time.monotonic() - began)
+
+    def adding(
+        self,
+        paths: Paths,
+        *,
+        project: str = "default",
+        labels: Labels = UNLABELLED,
+        retry: bool = False,
+        cancel: Cancel | None = None,
+    ) -> Iterator[FileResult | Progress]:
+        """Like `add`, told file by file: each result is sent when it is durable."""
+        cancel = cancel or Cancel()
+        events = self._ingest.add(self._scope, self._ensure_project(project).slug, paths, labels, cancel, retry=retry)
+        yield from self._at_work("add", project, {"paths": [os.fspath(path) for path in paths]}, events, cancel)
+
+    def syncing(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        project: str = "default",
+        labels: Labels = UNLABELLED,
+        cancel: Cancel | None = None,
+        dry_run: bool = False,
+        allow_empty: bool = False,
+    ) -> Iterator[FileResult | Progress]:
+        """Mirror a folder: add what is new or changed, remove what is gone."""
+        cancel = cancel or Cancel()
+        slug = self._ensure_project(project).slug
+        events = self._sync.once(
+            self._scope, slug, Path(folder), labels, cancel, dry_run=dry_run, allow_empty=allow_empty
+        )
+        yield from self._at_work("sync", project, {"folder": os.fspath(folder)}, events, cancel)
+
+    def watching(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        project: str = "default",
+        labels: Labels = UNLABELLED,
+        cancel: Cancel | None = None,
+    ) -> Iterator[FileResult | Progress]:
+        """Mirror a folder and keep doing it until `cancel` is set."""
+        cancel = cancel or Cancel()
+        slug = self._ensure_project(project).slug
+        events = self._sync.watch(self._scope, slug, Path(folder), labels, cancel)
+        yield from self._at_work("watch", project, {"folder": os.fspath(folder)}, events, cancel)
+
+    def documents(self, *, project: str = "default", status: Status | None = None) -> list[Document]:
+        with self._parts.catalog.read() as c:
+            return c.documents.all(self._scope, c.projects.get(self._scope, project).id, status)
+
+    def document(self, id: str, *, project: str = "default") -> Document:
+        """A document by its id, the beginning of its id, its name or its path."""
+        with self._parts.catalog.read() as c:
+            known = c.projects.get(self._scope, project)
+            names = c.documents.find(self._scope, known.id, id) or c.documents.find(
+                self._scope, known.id, os.path.abspath(id)
+            )
+            if not names:
+                raise NotFound(
+                    f"no file {id!r} in project {project!r}", hint="ragforge ls shows the files and their ids"
+                )
+            if len(names) > 1:
+                raise UserError(
+                    f"{id!r} could be {len(names)} files", hint=f"use an id: {', '.join(sorted(names)[:5])}"
+                )
+            return c.documents.get(self._scope, known.id, names)[0]
+
+    def chunks(self, id: str, *, project: str = "default") -> list[Chunk]:
+        document = self.document(id, project=project)
+        with self._parts.catalog.read() as c:
+            return c.documents.chunks(self._scope, document.project, document.id)
+
+    def removing(self, ids: Sequence[str], *, project: str = "default") -> Iterator[Removal]:
+        """Delete documents from everything; a proof follows for each."""
+        from ragforge.flows.remove import Remove
+
+        known = self.project(project)
+        documents = list(dict.fromkeys(self.document(id, project=project).id for id in ids))
+        remove = Remove(self._parts.catalog, self._parts.blobs, self.workspace, self._reconcile.write_state)
+        with self._parts.in_flight.working(self._recover):
+            yield from remove(self._scope, known.id, known.slug, documents)
+
+    def enable(self, ids: Sequence[str], on: bool, *, project: str = "default") -> list[Document]:
+        """Turn documents ON or OFF: OFF ones stay, but are never found."""
+        documents = [self.document(id, project=project) for id in ids]
+        with self._parts.catalog.write() as c:
+            known = c.projects.get(self._scope, project)
+            c.documents.enable(self._scope, known.id, [document.id for document in documents], on)
+            return c.documents.get(self._scope, known.id, [document.id for document in documents])
+
+    def label(
+        self,
+        ids: Sequence[str],
+        *,
+        project: str = "default",
+        source_type: str | None = None,
+        tags: Sequence[str] | None = None,
+        confidentiality: Clearance | None = None,
+    ) -> list[Document]:
+        """Change what is said of documents: type, tags, confidentiality."""
+        documents = [self.document(id, project=project) for id in ids]
+        with self._parts.catalog.write() as c:
+            known = c.projects.get(self._scope, project)
+            names = [document.id for document in documents]
+            c.documents.label(
+                self._scope, known.id, names, source_type=source_type, tags=tags, confidentiality=confidentiality
+            )
+            return c.documents.get(self._scope, known.id, names)
+
+    # -- generations
+
+    def reindexing(
+        self,
+        *,
+        project: str = "default",
+        strategy: Strategy | None = None,
+        embedder: str | None = None,
+        cancel: Cancel | None = None,
+    ) -> Iterator[Progress]:
+        """Split and embed a project anew where its splitter or model changed; searches go on meanwhile."""
+        from ragforge.flows.reindex import Reindex
+
+        cancel = cancel or Cancel()
+        known = self.project(project)
+        reindex = Reindex(self._parts.catalog, self.settings.ingest.batch_leaves)
+        events = reindex(
+            self._scope, known, strategy or known.strategy, self._parts.embedder(embedder or known.embedder), cancel
+        )
+        payload = {"strategy": (strategy or known.strategy).name, "embedder": embedder or known.embedder}
+        yield from self._at_work("reindex", project, payload, events, cancel)
+
+    def check(self, *, project: str | None = None, repair: bool = False) -> list[Finding]:
+        """Compare the catalog with everything derived from it; first clear what a killed process left."""
+        self._parts.in_flight.recover(self._recover)
+        return list(self._reconcile.check(self._scope, project, repair=repair))
+
+    def doctor(self) -> list[Finding]:
+        """What works here, what is missing and how to get it."""
+        from ragforge.ingest.jail.walls import findings, probe
+        from ragforge.operate.doctor import examine
+
+        return [
+            *examine(self.workspace, self._parts.models(), self.settings.embed.model),
+            *self._parts.catalog.inspect(),
+            *findings(probe()),
+        ]
+
+    # -- models and jobs
+
+    def models(self) -> list[ModelState]:
+        return self._parts.models()
+
+    def pull_model(
+        self,
+        name: str,
+        *,
+        source: Path | None = None,
+        progress: Callable[[str, int, int], None] = lambda what, done, total: None,
+    ) -> PulledModel:
+        """Get a model's weights, verified."""
+        return self._parts.pull_model(name, source, progress)
+
+    def jobs(self, *, project: str | None = None) -> list[Job]:
+        with self._parts.catalog.read() as c:
+            known = None if project is None else c.projects.get(self._scope, project).id
+            return c.jobs.all(self._scope, known)
+
+    def cancel_job(self, id: str) -> None:
+        with self._parts.catalog.write() as c:
+            c.jobs.cancel(self._scope, id)
+
+    # -- parts
+
+    @cached_property
+    def _ingest(self) -> Ingest:
+        from ragforge.flows.ingest import Batching, Ingest, Quota
+
+        limits, ingest = self.settings.limits, self.settings.ingest
+        return Ingest(
+            self._parts.catalog,
+            self._parts.blobs,
+            self._parts.parsers,
+            self._parts.embedder_of,
+            Quota(limits.file_bytes, limits.project_bytes, limits.project_files),
+            Batching(ingest.batch_files, ingest.batch_leaves, self.settings.jail.processes),
+            self.workspace.resolve(),
+        )
+
+    @cached_property
+    def _sync(self) -> Sync:
+        from ragforge.flows.sync import Sync
+
+        return Sync(self._ingest)
+
+    @cached_property
+    def _reconcile(self) -> Reconcile:
+        return Reconcile(self._parts.catalog, self._parts.blobs, self.workspace)
+
+    def _recover(self) -> None:
+        self._reconcile.recover(self._scope)
+
+    def _at_work(
+        self, kind: str, slug: str, payload: Mapping[str, object], events: Iterator[Event], cancel: Cancel
+    ) -> Iterator[Event]:
+        """Run long work as a job, counted as in flight; the state file is current when it ends."""
+        project = self.project(slug)
+        with self._parts.in_flight.working(self._recover):
+            try:
+                yield from JobRunner(self._parts.catalog).run(self._scope, project.id, kind, payload, events, cancel)
+            finally:
+                self._reconcile.write_state(self._scope, project.slug)
+                with self._parts.catalog.write() as c:
+                    c.changes.prune(self._scope, project.id)
+
+
+def slug_of(name: str) -> str:
+    """A project's name as it is typed: lower case, words joined by dashes."""
+    folded = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", folded).strip("-")[:64]
+    if not slug:
+        raise UserError(f"{name!r} has no letters or digits to name a project by", hint="use letters a to z or digits")
+    return slug

@@ -2,7 +2,8 @@
 
     RagforgeError            message, hint (the next step), exit code
     ├── UserError            2  a wrong argument, setting or value
-    │   └── MissingExtra     2  an optional dependency is not installed
+    │   ├── MissingExtra     2  an optional dependency is not installed
+    │   └── TooLarge         2  over a size limit
     ├── NotFound             5  no such project, file, path
     ├── NotAllowed           6  the scope does not reach it
     ├── ProviderError        7  a model or embedding service failed; `retryable` says whether to try again
@@ -43,6 +44,10 @@ class MissingExtra(UserError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} is not installed", hint=f'pip install "ragforge[{extra}]"')
+
+
+class TooLarge(UserError):
+    """Over a size limit."""
 
 
 class NotFound(RagforgeError):

@@ -188,7 +188,7 @@ class Fact(NamedTuple):
         }[self.kind]
         if self.minimum is None or (self.minimum == 0 and self.kind != "float"):
             return words
-        return f"{words}, at least {size_text(self.minimum) if self.kind == 'size' else f'{self.minimum:g}'}"
+        return f"{words}, at least {limit_text(self.minimum) if self.kind == 'size' else f'{self.minimum:g}'}"
 
 
 def _facts() -> Iterator[Fact]:
@@ -279,15 +279,20 @@ def parse_size(text: str) -> int | None:
 
 
 def size_text(count: float) -> str:
-    """Bytes for people: exact in GiB or MiB when they are, else in decimal units."""
-    for unit, word in ((GIB, "GiB"), (MIB, "MiB")):
-        if count and count % unit == 0:
-            return f"{count / unit:g} {word}"
+    """Bytes for people, in decimal units: `1.2 MB`."""
     for unit, word in ((GB, "GB"), (MB, "MB"), (KB, "KB")):
         if count >= unit:
             number = count / unit
             return f"{number:.1f} {word}" if number < 10 and round(number, 1) % 1 else f"{number:.0f} {word}"
     return f"{count:.0f} B"
+
+
+def limit_text(count: float) -> str:
+    """A limit as people write it: `1 GiB` if it is one exactly, else in decimal units."""
+    for unit, word in ((GIB, "GiB"), (MIB, "MiB")):
+        if count and count % unit == 0:
+            return f"{count / unit:g} {word}"
+    return size_text(count)
 
 
 def template() -> str:
@@ -305,7 +310,7 @@ def default_text(fact: Fact) -> str:
     if fact.kind == "path":
         return '"~/.local/share/ragforge/models"'
     if fact.kind == "size":
-        return f'"{size_text(fact.default).replace(" ", "")}"'
+        return f'"{limit_text(fact.default).replace(" ", "")}"'
     if fact.kind == "bool":
         return str(fact.default).lower()
     return (

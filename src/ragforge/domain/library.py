@@ -279,6 +279,15 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
+class Removed:
+    """What left the catalog with a document, and the stored bytes that are no longer needed."""
+
+    blobs: tuple[str, ...] = ()
+    chunks: int = 0
+    vectors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Generation:
     """A splitter and a model; the project's chunks and vectors are of its live one."""
 

@@ -112,7 +112,7 @@ def _by_look(opening: str) -> FileType:
         return _HTML if re.search(r"<!doctype html|<html[\s>]", opening, re.IGNORECASE) else _XML
     shebang = _SHEBANG.match(opening)
     if shebang:
-        return _code(_INTERPRETERS.get(shebang[1], shebang[1]))
+        return _code(_INTERPRETERS.get(shebang[1].lower(), shebang[1].lower()))
     if _JSON_LOOK.match(opening):
         return _JSON
     if opening.startswith("%YAML"):
@@ -124,7 +124,7 @@ def _by_look(opening: str) -> FileType:
 
 _HTML_LOOK = re.compile(r"(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)[\s>]", re.IGNORECASE | re.DOTALL)
 _JSON_LOOK = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:|\[\s*[\[{]\s*["\[{\d]')
-_SHEBANG = re.compile(r"#!\s*\S*?/?(?:env\s+(?:-S\s+)?)?(?:\S*/)?([a-zA-Z]+)[\d.]*(?:\s|$)")
+_SHEBANG = re.compile(r"#!\s*(?:\S*/)?(?:env\s+(?:-S\s+)?)?(?:\S*/)?([A-Za-z]+)")
 _INTERPRETERS = {"sh": "shell", "bash": "shell", "zsh": "shell", "ksh": "shell", "node": "javascript", "rscript": "r"}
 _HEADER_LINE = re.compile(r"[A-Za-z][A-Za-z0-9-]*: ")
 _MAIL_HEADER = re.compile(

@@ -53,9 +53,9 @@ class HashingEmbedder:
         cells = rows * self._dimension + (ids >> 1) % self._dimension
         sums = np.bincount(cells, weights=signs, minlength=len(each) * self._dimension)
         vectors = sums.astype(np.float32).reshape(len(each), self._dimension)
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        vectors[lengths[:, 0] == 0, 0] = 1.0  # no words, or words that cancel out
-        return vectors / np.where(lengths > 0, lengths, 1.0).astype(np.float32)
+        vectors[~vectors.any(axis=1), 0] = 1.0  # no words, or words that cancel out
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
 
     def embed_query(self, text: str, cancel: Cancel) -> Vector:
         vector: Vector = self.embed([Passage(text)], cancel)[0]

@@ -17,12 +17,13 @@ from ragforge.adapters.catalog.publishing import (
     Publisher,
     drop_unused_vectors,
     log_changes,
+    name_by_source,
     remove_versions,
     split_rows,
 )
 from ragforge.adapters.catalog.unit import Session, batches, locator, moment
 from ragforge.domain.access import Clearance, Scope
-from ragforge.domain.documents import Mark, Parsed, Reason, TextKind
+from ragforge.domain.documents import Mark, Parsed, Reason, Split, TextKind
 from ragforge.domain.library import (
     Chunk,
     Document,
@@ -32,12 +33,12 @@ from ragforge.domain.library import (
     Problem,
     Publication,
     Published,
+    Removed,
     Source,
     Status,
     StoredText,
 )
 from ragforge.errors import NotFound, Outdated
-
 
 _SHOWN = ("status", "type", "mime", "size", "sha256", "title", "summary", "notes", "characters", "tokens", "chunks")
 
@@ -107,8 +108,8 @@ class SqlDocuments:
         if count_known(self._session, project, generation.embedder_fingerprint, hashes) < len(hashes):
             raise Outdated("vectors of these files were removed meanwhile", hint="run the command again")
 
-    def remove(self, scope: Scope, project: str, document: str) -> list[str]:
-        """Remove a document from everything. Returns the names of its stored bytes, for the caller to delete."""
+    def remove(self, scope: Scope, project: str, document: str) -> Removed:
+        """Remove a document from everything but the stored bytes, which the caller deletes after the commit."""
         row, key = self._session.project(scope, project), self._key(scope, project, document)
         self._session.lock(row.ord)
         found = sa.select(t.versions.c.ord, t.versions.c.blob).where(t.versions.c.document == key)
@@ -116,10 +117,10 @@ class SqlDocuments:
         removed = remove_versions(self._session, [v.ord for v in versions])
         self._session.execute(sa.delete(t.documents).where(t.documents.c.ord == key))
         log_changes(self._session, row.ord, removed, [])
-        drop_unused_vectors(self._session, row.ord, [text_hash for *_, text_hash in removed])
-        return [v.blob for v in versions]
+        vectors = drop_unused_vectors(self._session, row.ord, [text_hash for *_, text_hash in removed])
+        return Removed(tuple(v.blob for v in versions if v.blob), len(removed), vectors)
 
-    def remove_source(self, scope: Scope, project: str, key: str) -> list[str]:
+    def remove_source(self, scope: Scope, project: str, key: str) -> Removed:
         """A path is gone; with its last source a document goes too."""
         row = self._session.project(scope, project)
         where = (t.sources.c.project == row.ord, t.sources.c.key == key)
@@ -130,11 +131,12 @@ class SqlDocuments:
         )
         document = self._session.execute(owner).one_or_none()
         if document is None:
-            return []
+            return Removed()
         self._session.execute(sa.delete(t.sources).where(*where))
         others = sa.select(sa.func.count()).where(t.sources.c.document == document.ord)
         if self._session.execute(others).scalar():
-            return []
+            name_by_source(self._session, [document.ord])
+            return Removed()
         return self.remove(scope, project, document.id)
 
     # -- reading
@@ -324,7 +326,13 @@ class SqlDocuments:
         )
 
     def put_split(
-        self, scope: Scope, project: str, generation: Generation, file: StoredText, publication: Publication
+        self,
+        scope: Scope,
+        project: str,
+        generation: Generation,
+        file: StoredText,
+        split: Split,
+        hashes: Sequence[bytes],
     ) -> None:
         """Add a version's chunks to the generation being built. A version that left meanwhile is passed over."""
         row = self._session.project(scope, project)
@@ -336,8 +344,8 @@ class SqlDocuments:
             return
         sections, chunks = split_rows(
             file.parsed.text,
-            publication.split,
-            publication.hashes,
+            split,
+            hashes,
             file.version,
             generation,
             project,
@@ -355,6 +363,14 @@ class SqlDocuments:
             t.projects, t.projects.c.ord == t.versions.c.project
         )
         return (row.blob for row in self._session.execute(statement) if scope.reaches(row.id))
+
+    def stored(self, scope: Scope, project: str) -> Iterator[tuple[str, str, str]]:
+        """Name, sha256 and blob of every version whose bytes were stored."""
+        row = self._session.project(scope, project)
+        statement = sa.select(t.versions.c.name, t.versions.c.sha256, t.versions.c.blob).where(
+            t.versions.c.project == row.ord, t.versions.c.blob != ""
+        )
+        return ((r.name, r.sha256, r.blob) for r in self._session.execute(statement))
 
     def _key(self, scope: Scope, project: str, document: str) -> int:
         row = self._session.project(scope, project)

@@ -18,6 +18,7 @@ from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.unit import Session, batches, locator_columns
 from ragforge.domain.documents import Parsed, Reason, Split, chunk_id, version_id
 from ragforge.domain.library import Generation, Labels, Op, Outcome, Publication, Published, Status
+from ragforge.errors import Outdated
 
 STRIKES = 3
 """A file that broke its parser this often is quarantined."""
@@ -73,6 +74,7 @@ class Publisher:
         self._versions: dict[str, _Version] = {}
         self._version_of_key: dict[int, _Version] = {}
         self._sources: dict[str, int] = {}
+        self._left: list[int] = []
 
     def publish(self, files: Sequence[Publication]) -> list[Published]:
         self._load(files)
@@ -144,6 +146,8 @@ class Publisher:
 
     def _replace(self, file: Publication, known: _Version | None, owner: int | None) -> Published:
         """New bytes: a new version of the file's own document, or a new document."""
+        if file.failure is None and not file.split.leaves:
+            raise Outdated("the bytes this file shared were removed meanwhile", hint="run the command again")
         obsolete: list[str] = []
         if known is not None:
             document = self._documents[known.document]
@@ -171,6 +175,7 @@ class Publisher:
         document = self._documents[owner]
         document.sources -= 1
         if document.sources:
+            self._left.append(owner)
             return []
         obsolete = [self._drop(key) for key in {document.live, document.latest} if key is not None]
         self._rows.gone_documents.append(document.key)
@@ -312,6 +317,7 @@ class Publisher:
         self._write_sources()
         if rows.gone_documents:
             session.execute(sa.delete(t.documents).where(t.documents.c.ord.in_(rows.gone_documents)))
+        name_by_source(session, self._left)
         log_changes(session, self._project, removed, rows.puts)
         drop_unused_vectors(session, self._project, [text_hash for *_, text_hash in removed])
 
@@ -413,3 +419,17 @@ def drop_unused_vectors(session: Session, project: int, hashes: Collection[bytes
         )
         dropped += int(result.rowcount)
     return dropped
+
+
+def name_by_source(session: Session, documents: Collection[int]) -> None:
+    """A document whose naming source left takes the name of the oldest one it still has."""
+    named = sa.exists().where(t.sources.c.document == t.documents.c.ord, t.sources.c.name == t.documents.c.name)
+    oldest = (
+        sa.select(t.sources.c.name)
+        .where(t.sources.c.document == t.documents.c.ord)
+        .order_by(t.sources.c.ord)
+        .limit(1)
+        .scalar_subquery()
+    )
+    for batch in batches(documents):
+        session.execute(sa.update(t.documents).where(t.documents.c.ord.in_(batch), ~named).values(name=oldest))

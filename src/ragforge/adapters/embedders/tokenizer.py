@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
 _UNITS = re.compile(r" *[^ \n]+| *\n+| +")
-_REMEMBERED_WORDS = 200_000
-_REMEMBERED_LENGTH = 24
+_REMEMBERED_UNITS = 150_000
+_REMEMBERED_LENGTH = 96
 _PAIR = 2 * np.dtype(np.int32).itemsize
 
 
@@ -99,7 +99,7 @@ class FileTokenizer:
             return list(map(known.__getitem__, units))
         short = {unit: packed for unit, packed in fresh.items() if len(unit) <= _REMEMBERED_LENGTH}
         with self._lock:
-            if len(self._known) + len(short) > _REMEMBERED_WORDS:
+            if len(self._known) + len(short) > _REMEMBERED_UNITS:
                 self._known = {}
             self._known.update(short)
         return [fresh[unit] if unit in fresh else known[unit] for unit in units]

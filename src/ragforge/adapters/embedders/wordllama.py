@@ -24,8 +24,8 @@ from ragforge.ports import EmbedderCard
 DIMENSION = 256
 
 _BEGIN = 1
-_BLOCK = 8192
-"""Tokens looked up at once: 8 MB of vectors."""
+_BLOCK = 4096
+"""Tokens looked up at once: 4 MB of vectors."""
 
 
 def package_folder() -> Path:
@@ -65,11 +65,13 @@ class WordLlama:
 
     def embed(self, passages: Sequence[Passage], cancel: Cancel) -> Matrix:
         cancel.check()
-        if not passages:
-            return np.empty((0, DIMENSION), dtype=np.float32)
-        # a text without tokens gets the vector of the mark that begins every text: a vector of unit length, always
-        each = [ids if len(ids) else np.array([_BEGIN], dtype=np.int32) for ids in token_ids(passages, self._tokenizer)]
-        return unit_length(_sums(self._weights, each, cancel))
+        weights = self._weights
+        sums = np.empty((len(passages), DIMENSION), dtype=np.float32)
+        for row, ids in enumerate(token_ids(passages, self._tokenizer)):
+            cancel.check()
+            # a text without tokens gets the vector of the mark that begins every text, so none has length zero
+            sums[row] = _sum(weights, ids) if len(ids) else weights[_BEGIN]
+        return unit_length(sums)
 
     def embed_query(self, text: str, cancel: Cancel) -> Vector:
         vector: Vector = self.embed([Passage(text)], cancel)[0]
@@ -93,16 +95,9 @@ class WordLlama:
             return np.ascontiguousarray(tensors.get_tensor("embedding.weight"), dtype=np.float32)
 
 
-def _sums(weights: Matrix, each: list[Ints], cancel: Cancel) -> Matrix:
-    """The sum of each text's token vectors, block by block of bounded size. No text is empty."""
-    ids = np.minimum(np.concatenate(each), len(weights) - 1)
-    ends = np.cumsum([len(one) for one in each])
-    begins = np.concatenate(([0], ends[:-1]))
-    sums = np.zeros((len(each), weights.shape[1]), dtype=np.float32)
-    for low in range(0, len(ids), _BLOCK):
-        cancel.check()
-        high = min(low + _BLOCK, len(ids))
-        first, last = np.searchsorted(ends, low, side="right"), np.searchsorted(begins, high)
-        starts = np.maximum(begins[first:last] - low, 0)
-        sums[first:last] += np.add.reduceat(weights[ids[low:high]], starts, axis=0)
-    return sums
+def _sum(weights: Matrix, ids: Ints) -> Vector:
+    """The sum of the tokens' vectors."""
+    total = np.zeros(weights.shape[1], dtype=np.float32)
+    for start in range(0, len(ids), _BLOCK):
+        total += weights[ids[start : start + _BLOCK]].sum(axis=0)
+    return total

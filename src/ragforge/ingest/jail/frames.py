@@ -66,7 +66,7 @@ def decode(frame: bytes | bytearray) -> Parsed | ParseFailure:
     speakers = _strings(facts.get("speakers"))
     return Parsed(
         text=text,
-        kind=TextKind(facts.get("kind")),
+        kind=TextKind(_string(facts.get("kind"))),
         marks=tuple(_mark(record, len(text), speakers) for record in _MARK.iter_unpack(view[marks_at:text_at])),
         title=None if facts.get("title") is None else _string(facts["title"]),
         notes=_strings(facts.get("notes")),

@@ -32,7 +32,7 @@ def parse(data: bytes, name: str) -> Parsed:
 def network_id() -> int:
     """The network this process lives in; 0 where there is only one."""
     try:
-        return os.stat("/proc/self/ns/net").st_ino
+        return Path("/proc/self/ns/net").stat().st_ino
     except OSError:
         return 0
 

@@ -77,12 +77,12 @@ class Launcher:
             _end(child, "closed")
 
     def _patience(self) -> float | None:
-        """Seconds until somebody must be looked at."""
-        if not self._children:
+        """Seconds until somebody must be looked at; None for as long as it takes."""
+        running = [child for child in self._children.values() if not child.stopped]
+        if not running:
             return None
-        nearest = min(child.deadline for child in self._children.values()) - time.monotonic()
-        watching = any(child.limits.watch_memory for child in self._children.values())
-        return max(0.0, min(nearest, _WATCH_SECONDS) if watching else nearest)
+        nearest = max(0.0, min(child.deadline for child in running) - time.monotonic())
+        return min(nearest, _WATCH_SECONDS) if any(child.limits.watch_memory for child in running) else nearest
 
     def _request(self) -> None:
         message, descriptors = _receive(self._control)
@@ -127,9 +127,10 @@ class Launcher:
 
     def _enforce(self) -> None:
         for child in self._children.values():
+            if child.stopped:
+                continue
             if time.monotonic() >= child.deadline:
                 _end(child, "wall")
-                child.deadline = float("inf")
             elif child.limits.watch_memory and resident_bytes(child.process) > child.limits.memory_bytes:
                 _end(child, "memory")
 
@@ -179,7 +180,7 @@ def _load(module: str) -> None:
 
 
 def _end(child: Child, why: str) -> None:
-    child.stopped = child.stopped or why
+    child.stopped = why
     _signal(os.kill, child)  # it may not lead its group yet
     _signal(os.killpg, child)
 

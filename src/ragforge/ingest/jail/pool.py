@@ -221,7 +221,7 @@ def _descriptor(file: BinaryIO, stack: ExitStack) -> int:
             return file.fileno()
     except io.UnsupportedOperation:
         pass
-    copy = stack.enter_context(tempfile.TemporaryFile())
+    copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
     file.seek(0)
     shutil.copyfileobj(file, copy)
     copy.flush()

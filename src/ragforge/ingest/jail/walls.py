@@ -9,10 +9,11 @@ import socket
 import sys
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.documents import Parsed
-from ragforge.ingest.jail.inside import network_id
+from ragforge.domain.library import Finding
 from ragforge.ingest.jail.limits import Limits
 from ragforge.ingest.jail.pool import Jail, can_jail
 from ragforge.ingest.parse.registry import Parser
@@ -46,11 +47,13 @@ def probe(limits: Limits | None = None) -> Walls:
     """Send a child to try the walls. Takes about a fifth of a second."""
     if not can_jail():
         return Walls()
+    from ragforge.ingest.jail.inside import network_id  # cannot be imported where there is no jail
+
     limits = limits or Limits()
     jail = Jail(limits, concurrency=1, parsers={"inside": Parser("ragforge.ingest.jail.inside")})
     try:
         with tempfile.NamedTemporaryFile() as secret, socket.create_server(("127.0.0.1", 0)) as listener:
-            os.chmod(secret.name, 0o644)
+            Path(secret.name).chmod(0o644)
             trial = {"memory": limits.memory_bytes, "file": secret.name, "port": listener.getsockname()[1]}
             file = io.BytesIO(json.dumps(trial).encode())
             result = jail.parse(ParseRequest("inside", "walls"), file, Cancel())
@@ -78,3 +81,21 @@ def probe(limits: Limits | None = None) -> Walls:
         processes=not facts["forked"],
         methods=tuple(name for name, holds in named.items() if holds),
     )
+
+
+def findings(walls: Walls) -> list[Finding]:
+    """The walls as `doctor` shows them. Without bounds on memory and time, binary files are refused."""
+    held = ", ".join(walls.methods) or "nothing"
+    bounded = walls.memory and walls.cpu and walls.wall
+    hint = "binary files are refused here; --unsafe-parsers reads them all the same"
+    rows = [Finding("parsers: memory and time bounded", bounded, held, hint)]
+    for subject, holds in (
+        ("no network", walls.network),
+        ("no foreign files", walls.files),
+        ("no secrets", walls.secrets),
+        ("not root", walls.user),
+    ):
+        rows.append(
+            Finding(f"parsers: {subject}", holds, "holds" if holds else "does not hold", "use a newer Linux kernel")
+        )
+    return rows

@@ -8,18 +8,24 @@ import sys
 import zipfile
 from importlib import import_module
 from typing import Any
-from xml.etree import ElementTree
 
 import mammoth  # type: ignore[import-untyped]
+from defusedxml import ElementTree  # type: ignore[import-untyped]
 from lxml import etree  # type: ignore[import-untyped]
 
-from ragforge.domain.documents import Parsed
+from ragforge.domain.documents import Parsed, Reason
 from ragforge.ingest.parse.html import tree
 from ragforge.ingest.parse.markup import markdown
 from ragforge.ingest.parse.package import core_title, main_part, part, resolve
-from ragforge.ingest.parse.text import MarkedText
+from ragforge.ingest.parse.text import CannotParse, MarkedText
 
 _STYLE_MAP = ["p[style-name='Title'] => h1:fresh"] + [f"p[style-name='heading {n}'] => h6:fresh" for n in (7, 8, 9)]
+_WRAPPERS = ("fldSimple", "moveTo", "dir", "bdo", "customXml", "ruby", "rubyBase")
+_LAYOUT = (
+    "rFonts", "sz", "szCs", "color", "lang", "spacing", "shd", "kern", "bCs", "iCs", "noProof", "proofErr", "ind", "jc",
+    "tabs", "tcW", "tcBorders", "tblBorders", "tblGrid", "vAlign", "trHeight", "lastRenderedPageBreak", "keepNext",
+    "keepLines", "widowControl", "contextualSpacing", "bookmarkEnd", "autoSpaceDE", "autoSpaceDN", "adjustRightInd",
+)
 _BACK_LINKS = ("#footnote-ref-", "#endnote-ref-")
 
 
@@ -33,8 +39,10 @@ def read(data: bytes, archive: zipfile.ZipFile) -> Parsed:
         if hidden := hidden_passages(document):
             notes.append(f"{hidden} hidden passage{'s' if hidden > 1 else ''}")
         style_map += _own_heading_styles(part(archive, resolve(name, "styles.xml")))
-        if equations_to_latex(document):
-            data = _with_part(archive, name, etree.tostring(document, encoding="UTF-8", standalone=True))
+        equations_to_latex(document)
+        open_wrappers(document)
+        drop_layout(document)
+        data = _with_part(archive, name, etree.tostring(document, encoding="UTF-8", standalone=True))
     page = mammoth.convert_to_html(
         io.BytesIO(data), style_map="\n".join(style_map), convert_image=mammoth.images.img_element(lambda image: {})
     )
@@ -44,6 +52,8 @@ def read(data: bytes, archive: zipfile.ZipFile) -> Parsed:
             link.drop_tree()
     text = MarkedText()
     text.add(markdown(root))
+    if not text.text and any("/media/" in entry for entry in archive.namelist()):
+        raise CannotParse(Reason.NO_TEXT, "pictures only: needs OCR", "save it as PDF, run that through OCR and add it")
     return Parsed(text.text, title=core_title(archive), notes=tuple(notes))
 
 
@@ -129,8 +139,8 @@ def _load_equation_reader() -> Any:
 _latex_of = _load_equation_reader()
 
 
-def equations_to_latex(document: etree._Element) -> int:
-    """Put `$latex$` in the place of every equation, which mammoth would leave out. How many there were."""
+def equations_to_latex(document: etree._Element) -> None:
+    """Put `$latex$` in the place of every equation, which mammoth would leave out."""
     equations = list(document.iter("{http://schemas.openxmlformats.org/officeDocument/2006/math}oMath"))
     word = etree.QName(document).namespace
     for equation in equations:
@@ -142,7 +152,24 @@ def equations_to_latex(document: etree._Element) -> int:
         parent.replace(equation, run)
         if etree.QName(parent).localname == "oMathPara":
             parent.tag = f"{{{word}}}smartTag"
-    return len(equations)
+
+
+def open_wrappers(document: etree._Element) -> None:
+    """Turn elements whose text mammoth would leave out into ones it looks into."""
+    word = etree.QName(document).namespace
+    for reading in list(document.iter(f"{{{word}}}rt")):
+        reading.getparent().remove(reading)
+    for wrapper in list(document.iter(*(f"{{{word}}}{name}" for name in _WRAPPERS))):
+        wrapper.tag = f"{{{word}}}smartTag"
+
+
+def drop_layout(document: etree._Element) -> None:
+    """Take away what mammoth reads slowly and does not use: fonts, sizes, spacing, revision numbers."""
+    word = etree.QName(document).namespace
+    for element in list(document.iter(*(f"{{{word}}}{name}" for name in _LAYOUT))):
+        element.getparent().remove(element)
+    for element in document.iter(f"{{{word}}}p", f"{{{word}}}r", f"{{{word}}}tr"):
+        element.attrib.clear()
 
 
 def _latex(equation: etree._Element) -> str:
@@ -155,12 +182,12 @@ def _latex(equation: etree._Element) -> str:
 
 
 def _with_part(archive: zipfile.ZipFile, name: str, content: bytes) -> bytes:
-    """The package with one part changed, and without its pictures."""
+    """The package with one part changed, and without pictures and embedded files."""
     changed = io.BytesIO()
     with zipfile.ZipFile(changed, "w") as target:
         for entry in archive.infolist():
             if entry.filename == name:
                 target.writestr(name, content)
-            elif "/media/" not in entry.filename and not entry.is_dir():
+            elif not entry.is_dir() and not set(entry.filename.split("/")) & {"media", "embeddings"}:
                 target.writestr(entry.filename, archive.read(entry))
     return changed.getvalue()

@@ -126,6 +126,7 @@ class _Candidate:
     """What the rarer encoding must be better by; the more so the less there is to judge."""
 
 
+_FINAL = "ςךםןףץ"
 _CYRILLIC = "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъё"
 _HEBREW = "יוהלארתבמשנעםדקחפכטגצןסזךףץ"
 _GREEK = "αοιετσνηυρπκμλςωάίδόγέήχθύώφβξζψϊϋΐΰ"
@@ -135,7 +136,7 @@ _WESTERN = {
     "french": "éèàêçâîôùûïëœ",
     "german": "üäößé",
     "spanish": "óíáéñúü¿¡",
-    "portuguese": "ãçáéóõíêúàâôü",
+    "portuguese": "ãçáéíóêúâàõô",
     "italian": "èàùòìéî",
     "nordic": "åäöæøéü",
     "icelandic": "áíðþóúéöæý",
@@ -225,16 +226,17 @@ def _decoded(sample: bytes, encoding: str) -> str:
 
 
 @cache
-def _weights(letters: str) -> dict[str, float]:
-    """Each letter's weight: 2 for the most frequent down to 1; capitals a little less."""
-    weights = {letter: 2 - place / len(letters) for place, letter in enumerate(letters)}
+def _weights(letters: str, latin: bool) -> dict[str, float]:
+    """Each letter's weight: 2 for the most frequent and less for each next one; capitals a little less."""
+    slope = 1 if latin else 2
+    weights = {letter: 2 - slope * place / len(letters) for place, letter in enumerate(letters)}
     capitals = {letter.upper(): weight - 0.7 for letter, weight in weights.items() if len(letter.upper()) == 1}
     return capitals | weights
 
 
 def _score(text: str, candidate: _Candidate) -> float:
     """How well the characters above ASCII fit the language, on average."""
-    weights = _weights(candidate.letters)
+    weights = _weights(candidate.letters, candidate.latin)
     total, count, run = 0.0, 0, 0
     previous = " "
     for character in text:
@@ -256,8 +258,8 @@ def _score(text: str, candidate: _Candidate) -> float:
 
 
 def _context(latin: bool, previous: str, character: str, run: int) -> float:
-    """What the letter before says: a capital after a small letter, scripts mixed in a word, runs of accents."""
-    malus = -2.0 if character.isupper() and previous.islower() else 0.0
+    """What the letter before says: a capital or anything after what ends a word, mixed scripts, runs of accents."""
+    malus = -2.0 if (character.isupper() and previous.islower()) or previous in _FINAL else 0.0
     if latin:
         return malus - (2.0 if run > 2 else 0.3 if run == 2 else 0.0)
     return malus - (1.5 if previous.isascii() and previous.isalpha() else 0.0)
@@ -273,7 +275,8 @@ def _wide_score(sample: bytes, encoding: str) -> float:
     """How well the sample reads as Japanese, Chinese or Korean; validity itself says much."""
     text = _decoded(sample, encoding)
     values = [_wide_value(character, encoding) for character in text if character > "\x7f"]
-    return sum(values) / max(len(values), 1) - _RARE.get(encoding, 0.0)
+    count = max(len(values), 1)
+    return sum(values) / count - _RARE.get(encoding, 0.1) * (1 + 20 / count)
 
 
 def _wide_value(character: str, encoding: str) -> float:

@@ -7,7 +7,8 @@ import zipfile
 from lxml import etree  # type: ignore[import-untyped]
 
 from ragforge.domain.documents import Parsed, Reason
-from ragforge.ingest.parse.html import decode, tree
+from ragforge.ingest.parse.encoding import decode
+from ragforge.ingest.parse.html import tree
 from ragforge.ingest.parse.markup import markdown
 from ragforge.ingest.parse.package import part, resolve
 from ragforge.ingest.parse.text import CannotParse, MarkedText

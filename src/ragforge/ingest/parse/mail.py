@@ -9,14 +9,15 @@ from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
 
 from ragforge.domain.documents import Parsed, Reason
+from ragforge.ingest.parse.encoding import decode
 from ragforge.ingest.parse.html import tree
 from ragforge.ingest.parse.markup import markdown
 from ragforge.ingest.parse.text import CannotParse, MarkedText
 
 _HEADERS = ("From", "To", "Cc", "Date", "Subject")
-_MAX_ADDRESSES = 2000
 _ENCRYPTED = ("application/pkcs7-mime", "application/x-pkcs7-mime", "multipart/encrypted")
-_BLANK_LINES = re.compile(r"\n{3,}")
+_UNDECLARED = re.compile("[\udc80-\udcff]")
+_BLANK_LINES = re.compile(r"\n(?:[ \t\xa0]*\n){2,}")
 
 
 def parse(data: bytes, name: str) -> Parsed:
@@ -24,7 +25,9 @@ def parse(data: bytes, name: str) -> Parsed:
     message = message_from_bytes(_as_ascii(data), policy=policy.default)
     assert isinstance(message, EmailMessage)
     if not any(message.get(header) for header in (*_HEADERS, "Received", "MIME-Version")):
-        raise CannotParse(Reason.CORRUPT, "no mail headers: not a mail message", "export it from the mail program again")
+        raise CannotParse(
+            Reason.CORRUPT, "no mail headers: not a mail message", "export it from the mail program again"
+        )
     block = "\n".join(f"{header}: {value}" for header in _HEADERS if (value := _header(message, header)))
     body = _body(message)
     if not body and _is_encrypted(message):
@@ -33,7 +36,8 @@ def parse(data: bytes, name: str) -> Parsed:
     parts = [block, body, "Attachments: " + ", ".join(attached) if attached else ""]
     text = MarkedText()
     text.add("\n\n".join(filter(None, parts)))
-    notes = (f"{len(attached)} attachments not read: {', '.join(attached)}"[:500],) if attached else ()
+    count = f"{len(attached)} attachment{'s' if len(attached) > 1 else ''}"
+    notes = (f"{count} not read: {', '.join(attached)}"[:500],) if attached else ()
     return Parsed(text.text, title=_header(message, "Subject") or None, notes=notes)
 
 
@@ -48,11 +52,12 @@ def _as_ascii(data: bytes) -> bytes:
 
 def _header(message: EmailMessage, name: str) -> str:
     """A header, decoded; several of one name together. Dates in a form that can be searched."""
+    raw = [str(value) for key, value in message.raw_items() if key.lower() == name.lower()]
     try:
-        values = [" ".join(str(value).split()) for value in message.get_all(name, [])]
+        values = raw if any(map(_UNDECLARED.search, raw)) else [str(value) for value in message.get_all(name, [])]
     except (MessageError, ValueError, IndexError, AttributeError, TypeError):  # malformed beyond what email mends
-        values = [" ".join(str(value).split()) for key, value in message.raw_items() if key.lower() == name.lower()]
-    value = ", ".join(filter(None, values))
+        values = raw
+    value = ", ".join(" ".join(value.split()) for value in values if value.strip())
     if name == "Date":
         try:
             return parsedate_to_datetime(value).isoformat(" ", "minutes")
@@ -90,21 +95,24 @@ def _shown_parts(part: EmailMessage) -> list[EmailMessage]:
         found = [_shown_parts(child) for child in children]
         if kind != "multipart/alternative":
             return [shown for child in found for shown in child]
-        plain = [shown for shown in found if any(p.get_content_type() == "text/plain" and _content(p).strip() for p in shown)]
+        plain = [
+            shown for shown in found if any(p.get_content_type() == "text/plain" and _content(p).strip() for p in shown)
+        ]
         return next(iter(plain), next((shown for shown in found if shown), []))
     return [part] if kind in ("text/plain", "text/html", "text/markdown") else []
 
 
 def _content(part: EmailMessage) -> str:
-    """A text part, decoded by its charset; by UTF-8 or cp1252 where that is wrong or unknown."""
+    """A text part, decoded by its charset, or a guess where that is wrong. What is UTF-8 often says it is not."""
     payload = part.get_payload(decode=True)
     data = payload if isinstance(payload, bytes) else b""
-    for charset in (part.get_content_charset() or "utf-8", "utf-8"):
+    declared = part.get_content_charset() or "utf-8"
+    for charset in [declared] if data.isascii() else ["utf-8", declared]:
         try:
             return data.decode(charset)
         except (LookupError, UnicodeDecodeError):
             continue
-    return data.decode("cp1252", "replace")
+    return decode(data)[0]
 
 
 def _is_encrypted(message: EmailMessage) -> bool:
@@ -116,6 +124,8 @@ def _attachments(message: EmailMessage) -> list[str]:
     names = []
     for part in message.walk():
         name = part.get_filename()
+        if part.get_content_type() == "message/rfc822" and part.get_content_disposition() == "attachment":
+            name = name or _header(part.get_payload(0), "Subject") or "a message"
         if name and (part.get_content_disposition() == "attachment" or part.get_content_maintype() != "text"):
             names.append(" ".join(name.split()))
     return names

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
-from lxml import etree
-from lxml.html import HtmlElement
+from lxml import etree  # type: ignore[import-untyped]
+from lxml.html import HtmlElement  # type: ignore[import-untyped]
 
 MAX_DEPTH = 100
 """Deeper elements are flattened into their parents: no honest structure is that deep, but unclosed tags are."""
@@ -19,16 +19,22 @@ MAX_COLUMNS = 1000
 LAYOUT_CHARACTERS = 1000
 """A table row longer than this with headings or tables inside is page layout."""
 
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_CONTAINERS = set(
+_CONTAINERS = _names(
     "address article aside body center details dd div dt fieldset figcaption figure footer form header html "
-    "legend main p section summary td th tr tbody thead tfoot caption li dir menu optgroup".split()
+    "legend main p section summary td th tr tbody thead tfoot caption li dir menu optgroup"
 )
-_BLOCKS = _CONTAINERS | set(_HEADINGS) | set("blockquote dl hr ol pre table ul listing xmp plaintext".split())
-_DROPPED = set(
+_BLOCKS = _CONTAINERS | frozenset(_HEADINGS) | _names("blockquote dl hr ol pre table ul listing xmp plaintext")
+_DROPPED = _names(
     "script style noscript template svg canvas iframe object embed head audio video map nav select textarea "
-    "button datalist colgroup col".split()
+    "button datalist colgroup col"
 )
+_TABLE_PARTS = _names("tbody thead tfoot tr td th caption colgroup col")
 _EMPHASIS = {"b": "**", "strong": "**", "i": "*", "em": "*", "del": "~~", "s": "~~", "strike": "~~"}
 _CODE = {"code", "kbd", "samp", "tt"}
 _BREAK = "\x00"
@@ -166,7 +172,7 @@ class _Writer:
         return text[:start] + mark + core + mark + text[start + len(core) :]
 
     def _list(self, element: HtmlElement) -> list[str]:
-        lines: list[str] = []
+        lines: list[str] = [text for text in [_squeeze(element.text or "")] if text]
         number = _number(element, "start")
         for child in element:
             if not isinstance(child.tag, str) or child.tag in _DROPPED:
@@ -179,6 +185,8 @@ class _Writer:
                 number += 1
             if content:
                 lines.append(_indent(content, marker))
+            if stray := _squeeze(child.tail or ""):
+                lines.append(stray)
         return ["\n".join(lines)] if lines else []
 
     def _quote(self, element: HtmlElement) -> list[str]:
@@ -195,11 +203,11 @@ class _Writer:
     def _table(self, element: HtmlElement) -> list[str]:
         rows = [row for row in element.iter("tr") if next(row.iterancestors("table"), None) is element]
         captions = [block for caption in element.findall("caption") for block in self.blocks(caption)]
-        if not rows or any(map(_is_layout, rows)):
-            return captions + [block for row in rows or [element] for block in self.blocks(row)]
+        if not rows or any(map(_is_layout, rows)) or _has_stray_content(element, rows):
+            return self.blocks(element)
         grid = _grid([[child for child in row if child.tag in ("td", "th")] for row in rows], self._cell_text)
-        if max((len([cell for cell in row if cell]) for row in grid), default=0) < 2 and len(grid) < 2:
-            return captions + [block for row in rows for block in self.blocks(row)]
+        if len(grid) == 1 and sum(map(bool, grid[0])) < 2:
+            return self.blocks(element)
         if self._cells_open:
             return ["; ".join(", ".join(filter(None, row)) for row in grid)]
         text = table(grid)
@@ -215,6 +223,19 @@ class _Writer:
 def _is_layout(row: HtmlElement) -> bool:
     """A row that arranges parts of the page, instead of holding values: a long cell with structure inside."""
     return any(True for _ in row.iter("table", *_HEADINGS)) and sum(map(len, row.itertext())) > LAYOUT_CHARACTERS
+
+
+def _has_stray_content(table_element: HtmlElement, rows: list[HtmlElement]) -> bool:
+    """True for broken markup: text in a table or row, but in no cell."""
+    sections = [table_element, *table_element.iterchildren("tbody", "thead", "tfoot")]
+    outside = [part.text for part in sections + rows] + [child.tail for part in sections + rows for child in part]
+    inside = [
+        "".join(child.itertext())
+        for part in sections + rows
+        for child in part
+        if child.tag not in _TABLE_PARTS and isinstance(child.tag, str)
+    ]
+    return any((text or "").strip() for text in outside + inside)
 
 
 def _grid(rows: list[list[HtmlElement]], text_of: Callable[[HtmlElement], str]) -> list[list[str]]:

@@ -10,10 +10,10 @@ from typing import Any
 from pptx.enum.shapes import PP_PLACEHOLDER
 from pptx.package import Package
 
-from ragforge.domain.documents import Parsed
+from ragforge.domain.documents import Parsed, Reason
 from ragforge.ingest.parse.markup import table
 from ragforge.ingest.parse.package import core_title, xml_tree
-from ragforge.ingest.parse.text import MarkedText
+from ragforge.ingest.parse.text import CannotParse, MarkedText
 
 _TEXT = "{http://schemas.openxmlformats.org/drawingml/2006/main}t"
 _PARAGRAPH = "{http://schemas.openxmlformats.org/drawingml/2006/main}p"
@@ -25,13 +25,22 @@ _OUTSIDE = (PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.DATE)
 
 def read(data: bytes, archive: zipfile.ZipFile) -> Parsed:
     """Slides in order, hidden ones too, which are noted."""
-    presentation = Package.open(io.BytesIO(data)).main_document_part.presentation  # type: ignore[attr-defined]
+    presentation = Package.open(io.BytesIO(data)).main_document_part.presentation
     text = MarkedText()
     hidden: list[str] = []
+    has_text = False
     for number, slide in enumerate(presentation.slides, start=1):
         if slide._element.get("show") in ("0", "false"):
             hidden.append(str(number))
-        text.add("\n\n".join(_slide(number, slide)) + "\n\n", page=number)
+        blocks = list(_slide(number, slide))
+        has_text = has_text or len(blocks) > 1 or ":" in blocks[0]
+        text.add("\n\n".join(blocks) + "\n\n", page=number)
+    if not has_text:
+        raise CannotParse(
+            Reason.NO_TEXT,
+            "no text on any slide: needs OCR",
+            "export it as PDF, run that through OCR (for example ocrmypdf) and add it",
+        )
     notes = (f"hidden slide{'s' if len(hidden) > 1 else ''}: {', '.join(hidden)}",) if hidden else ()
     return Parsed(text.text, marks=text.marks, title=core_title(archive), notes=notes)
 

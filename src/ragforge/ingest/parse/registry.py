@@ -21,6 +21,16 @@ class Parser:
 PARSERS: dict[str, Parser] = {
     "text": Parser("ragforge.ingest.parse.plain", jailed=False),
     "markdown": Parser("ragforge.ingest.parse.markdown", jailed=False),
+    "table": Parser("ragforge.ingest.parse.table"),
+    "data": Parser("ragforge.ingest.parse.data"),
+    "code": Parser("ragforge.ingest.parse.code"),
+    "transcript": Parser("ragforge.ingest.parse.transcript"),
+    "pdf": Parser("ragforge.ingest.parse.pdf"),
+    "office": Parser("ragforge.ingest.parse.office"),
+    "html": Parser("ragforge.ingest.parse.html"),
+    "mail": Parser("ragforge.ingest.parse.mail"),
+    "rtf": Parser("ragforge.ingest.parse.rtf"),
+    "xml": Parser("ragforge.ingest.parse.xml"),
 }
 
 

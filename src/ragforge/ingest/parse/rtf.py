@@ -26,12 +26,33 @@ _SKIPPED = frozenset(
 )
 _BREAKS = {b"par": "\n\n", b"sect": "\n\n", b"page": "\n\n", b"line": "\n", b"softline": "\n"}
 _CHARACTERS = {
-    b"tab": " ", b"emdash": "—", b"endash": "–", b"bullet": "•", b"lquote": "‘", b"rquote": "’",
-    b"ldblquote": "“", b"rdblquote": "”", b"emspace": " ", b"enspace": " ",
+    b"tab": " ",
+    b"emdash": "—",
+    b"endash": "–",
+    b"bullet": "•",
+    b"lquote": "‘",
+    b"rquote": "’",
+    b"ldblquote": "“",
+    b"rdblquote": "”",
+    b"emspace": " ",
+    b"enspace": " ",
 }
 _CHARSETS = {
-    0: "cp1252", 77: "mac_roman", 128: "cp932", 129: "cp949", 134: "gbk", 136: "big5", 161: "cp1253", 162: "cp1254",
-    163: "cp1258", 177: "cp1255", 178: "cp1256", 186: "cp1257", 204: "cp1251", 222: "cp874", 238: "cp1250",
+    0: "cp1252",
+    77: "mac_roman",
+    128: "cp932",
+    129: "cp949",
+    134: "gbk",
+    136: "big5",
+    161: "cp1253",
+    162: "cp1254",
+    163: "cp1258",
+    177: "cp1255",
+    178: "cp1256",
+    186: "cp1257",
+    204: "cp1251",
+    222: "cp874",
+    238: "cp1250",
 }
 _CODE_PAGES = {b"mac": "mac_roman", b"pc": "cp437", b"pca": "cp850", b"ansi": "cp1252"}
 
@@ -56,7 +77,7 @@ def parse(data: bytes, name: str) -> Parsed:
         reader.take(match)
     text = MarkedText()
     text.add(reader.finish())
-    notes = (f"{reader.hidden} hidden passages",) if reader.hidden else ()
+    notes = (f"{reader.hidden} hidden passage{'s' if reader.hidden > 1 else ''}",) if reader.hidden else ()
     return Parsed(text.text, title=_title(data), notes=notes)
 
 
@@ -104,7 +125,8 @@ class Reader:
     def finish(self) -> str:
         self._end_paragraph("\n\n")
         self._end_table()
-        return re.sub(r"\n{3,}", "\n\n", "".join(self._blocks)).strip()
+        text = "".join(self._blocks).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return re.sub(r"\n{3,}", "\n\n", text).strip()
 
     def _byte(self, data: bytes) -> None:
         skipped = min(self._to_skip, len(data))
@@ -177,13 +199,10 @@ class Reader:
         elif word in (b"row", b"nestrow"):
             self._rows.append(self._row)
             self._row = []
-        elif word in _BREAKS and self._row_is_open():
+        elif word in _BREAKS and self._row:
             self._write(" ")
         elif word in _BREAKS:
             self._end_paragraph(_BREAKS[word])
-
-    def _row_is_open(self) -> bool:
-        return bool(self._row)
 
     def _taken(self) -> str:
         self._flush_bytes()

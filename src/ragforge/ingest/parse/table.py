@@ -6,17 +6,19 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
+from typing import Literal
 
-from ragforge.domain.documents import Parsed, Reason, TextKind
+from ragforge.domain.documents import Parsed, TextKind
 from ragforge.ingest.parse.plain import decode, decode_notes
-from ragforge.ingest.parse.text import MAX_CHARACTERS, CannotParse, bounded, clean
+from ragforge.ingest.parse.text import MAX_CHARACTERS, bounded, clean, too_large
 
 _DELIMITERS = ",;\t|"
 _SAMPLE_CHARACTERS = 65_536
 _SAMPLE_ROWS = 100
 _LONGEST_CELL_LINES = 200
 _MOST_COLUMNS = 1_000
+_MOST_TITLES = 5
 _BREAKS = re.compile(r"\s*[\r\n\v\f\x85\u2028\u2029]\s*")
 _NUMBER = re.compile(r"[-+(]?[$€£¥]?\d[\d.,'\s]*(?:[eE][-+]?\d+)?\s*[%)]?|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -27,29 +29,28 @@ csv.field_size_limit(MAX_CHARACTERS)
 
 def parse(data: bytes, name: str) -> Parsed:
     text, guessed = decode(data)
-    notes = list(decode_notes(guessed))
+    notes = decode_notes(guessed)
     declared = _SEPARATOR_LINE.match(text)
     text = text[declared.end() :] if declared else text
     delimiter = declared[1] if declared else _delimiter(text[:_SAMPLE_CHARACTERS], name)
     quoted = _quotes_close(text, delimiter)
     if not quoted:
-        notes.append("a quote is opened and never closed: quotes kept as written")
-    titles, first, width = _opening(_rows(text, delimiter, quoted))
-    if first is None and not titles:
-        raise CannotParse(Reason.EMPTY, "the table holds no text", "nothing to search in it; remove it or add rows")
-    body = islice(_rows(text, delimiter, quoted), len(titles), None)
-    header = [*(first or []), *(f"column {number}" for number in range(len(first or []) + 1, width + 1))]
-    if _has_header(list(islice(_rows(text, delimiter, quoted), len(titles), len(titles) + 2))):
-        body = islice(body, 1, None)
-    else:
-        header = [f"column {number}" for number in range(1, width + 1)]
-    table = markdown_table(header, body) if first else ""
-    return Parsed(
-        bounded("\n\n".join([*titles, table]) if titles else table),
-        TextKind.TABLE,
-        title=titles[0] if titles else None,
-        notes=tuple(notes),
-    )
+        notes = (*notes, "a quote is opened and never closed: quotes kept as written")
+    titles, width = _shape(_rows(text, delimiter, quoted))
+    parts = titles
+    if width:
+        parts = [*titles, _table(islice(_rows(text, delimiter, quoted), len(titles), None), width)]
+    return Parsed(bounded("\n\n".join(parts)), TextKind.TABLE, title=titles[0] if titles else None, notes=notes)
+
+
+def _table(rows: Iterator[list[str]], width: int) -> str:
+    """The rows as a table under their own header, or under numbered columns."""
+    numbered = [f"column {number}" for number in range(1, width + 1)]
+    first = list(islice(rows, 2))
+    if not _has_header(first):
+        return markdown_table(numbered, chain(first, rows))
+    header = _trimmed(first[0])
+    return markdown_table([*header, *numbered[len(header) :]], chain(first[1:], rows))
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -60,9 +61,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         line = _line(_trimmed(row))
         length += len(line) + 1
         if length > MAX_CHARACTERS:
-            raise CannotParse(
-                Reason.TOO_LARGE, f"more than {MAX_CHARACTERS // 1_000_000} million characters", "split the file"
-            )
+            raise too_large()
         lines.append(line)
     return "\n".join(lines)
 
@@ -88,7 +87,7 @@ def _rows(text: str, delimiter: str | None, quoted: bool = True) -> Iterator[lis
     if delimiter is None:
         yield from ([line] for line in text.splitlines() if line.strip())
         return
-    quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     reader = csv.reader(_lines(text), delimiter=delimiter, quoting=quoting, skipinitialspace=delimiter != "\t")
     yield from (row for row in reader if any(map(str.strip, row)))
 
@@ -107,7 +106,7 @@ def _delimiter(sample: str, name: str) -> str | None:
     for delimiter in _DELIMITERS:
         widths = Counter(map(len, islice(_rows(sample, delimiter), _SAMPLE_ROWS)))
         if not widths:
-            return None
+            return delimiter
         width, rows = max(((width, rows) for width, rows in widths.items()), key=lambda pair: (pair[1], pair[0]))
         wide = sum(rows for width, rows in widths.items() if width > 1)
         if wide * 2 > widths.total():
@@ -119,24 +118,29 @@ def _delimiter(sample: str, name: str) -> str | None:
 
 def _quotes_close(text: str, delimiter: str | None) -> bool:
     """Whether no cell runs over so many lines that a stray quote must have opened it."""
-    return delimiter is None or '"' not in text or all(
-        value.count("\n") <= _LONGEST_CELL_LINES for row in _rows(text, delimiter) for value in row if len(value) > 200
+    return (
+        delimiter is None
+        or '"' not in text
+        or all(
+            value.count("\n") <= _LONGEST_CELL_LINES
+            for row in _rows(text, delimiter)
+            for value in row
+            if len(value) > 200
+        )
     )
 
 
-def _opening(rows: Iterator[list[str]]) -> tuple[list[str], list[str] | None, int]:
-    """Titles above the table (rows with one cell among wider ones), the first row, and the number of columns."""
+def _shape(rows: Iterator[list[str]]) -> tuple[list[str], int]:
+    """Titles above the table (rows that fill one cell among wider ones), and the number of columns below them."""
     titles: list[str] = []
-    first: list[str] | None = None
     width = 0
     for row in rows:
-        filled = _trimmed(row)
-        if first is None and len(row) > 1 and len(filled) == 1 and len(titles) < 5:
-            titles.append(cell(filled[0]))
+        filled = len(_trimmed(row))
+        if not width and filled == 1 < len(row) and len(titles) < _MOST_TITLES:
+            titles.append(cell(row[0]))
         else:
-            first = filled if first is None else first
-            width = max(width, len(filled))
-    return titles, list(first) if first is not None else None, min(max(width, len(first or [])), _MOST_COLUMNS)
+            width = max(width, filled)
+    return titles, min(width, _MOST_COLUMNS)
 
 
 def _has_header(rows: list[list[str]]) -> bool:

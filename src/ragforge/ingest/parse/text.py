@@ -18,31 +18,43 @@ class CannotParse(Exception):
         self.failure = ParseFailure(reason, message, hint)
 
 
-# Invisible characters that carry orders past a reader's eye: tags, bidi controls, zero-width ones
-# (a joiner between two emoji stays), and control characters other than tab and newline.
+# Invisible characters that carry orders past a reader's eye: tags, variation selectors used as an alphabet,
+# bidi controls, zero-width ones, fillers, and control characters other than tab and newline.
 _INVISIBLE = re.compile(
-    "[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069\u200b\u200c\u2060\ufeff\u00ad"
-    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]"
-    "|(?<![\U00002600-\U0001faff\ufe0f])\u200d|\u200d(?![\U00002600-\U0001faff])"
+    "[\U000e0000-\U000e0fff\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\u061c\u2060-\u2064\ufeff\u00ad\u180e"
+    "\u3164\uffa0\ufff9-\ufffb\ufe00-\ufe0e\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]"
+    "|\ufe0f(?=\ufe0f)"
 )
-_NEWLINES = re.compile("\r\n?|[\u0085\u2028\u2029]")
+# Zero-width joiners stay where they make one sign of two: between emoji, and in scripts that are written with them.
+_JOINED = "\u0600-\u109f\u1780-\u18af\u2190-\u21ff\u2600-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff"
+_JOINERS = re.compile(f"(?<![{_JOINED}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])")
+_NEWLINES = re.compile("[\u0085\u2028\u2029]")
+_ASCII_CONTROLS = bytes({*range(32), 127} - {9, 10})
 
 
 def clean(text: str) -> str:
     """NFC, one kind of newline, nothing invisible. Offsets are counted after this."""
-    if text.isascii() and text.isprintable():
-        return text
-    text = _NEWLINES.sub("\n", text)
-    text = _INVISIBLE.sub("", text)
-    return text if unicodedata.is_normalized("NFC", text) else unicodedata.normalize("NFC", text)
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if text.isascii():
+        return text if text.isprintable() else text.encode().translate(None, _ASCII_CONTROLS).decode()
+    text = _INVISIBLE.sub("", _NEWLINES.sub("\n", text))
+    if "\u200c" in text or "\u200d" in text:
+        text = _JOINERS.sub("", text)
+    return unicodedata.normalize("NFC", text)
+
+
+def too_large() -> CannotParse:
+    """What to raise for a text that is longer than a document may be."""
+    return CannotParse(
+        Reason.TOO_LARGE, f"more than {MAX_CHARACTERS // 1_000_000} million characters", "split the file"
+    )
 
 
 def bounded(text: str) -> str:
-    """The text itself, unless it is longer than a document may be."""
+    """The text itself, unless it is too large."""
     if len(text) > MAX_CHARACTERS:
-        raise CannotParse(
-            Reason.TOO_LARGE, f"more than {MAX_CHARACTERS // 1_000_000} million characters", "split the file"
-        )
+        raise too_large()
     return text
 
 
@@ -70,9 +82,7 @@ class MarkedText:
         self._pieces.append(text)
         self._length += len(text)
         if self._length > MAX_CHARACTERS:
-            raise CannotParse(
-                Reason.TOO_LARGE, f"more than {MAX_CHARACTERS // 1_000_000} million characters", "split the file"
-            )
+            raise too_large()
 
     @property
     def text(self) -> str:

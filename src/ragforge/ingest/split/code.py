@@ -16,21 +16,30 @@ _MODIFIERS = (
 _CONTAINER = re.compile(
     _MODIFIERS
     + r"(?P<word>class|struct|interface|enum|trait|impl|module|namespace|object|record|protocol|extension|mod|union)"
-    + r"(?:\s+class|\s*<[^{]*?>)?\s+(?P<name>[\w$.:]+)(?=\s*(?:$|[({:;<\[=,]|extends\b|implements\b|for\b|where\b|<|with\b|#|//))"
+    + r"(?:\s+class|\s*<[^{]*?>)?\s+(?:[\w$.:<>, ]{1,100}?\s+for\s+)?(?P<name>[\w$.:]+)"
+    + r"(?=\s*(?:$|[({:;<\[=,#]|//|(?:extends|implements|for|where|with)\b))"
 )
 _FUNCTION = re.compile(
-    _MODIFIERS + r"(?:def|func|fn|function\*?|fun|sub|proc|macro)\s+(?:\([^)]*?(?P<receiver>\w+)\)\s*)?(?P<name>[\w$.:?!]+)\s*[(<:{\[=]?"
+    _MODIFIERS
+    + r"(?:def|func|fn|function\*?|fun|sub|proc)\s+(?:\([^)]*?(?P<receiver>\w+)\)\s*)?(?P<name>[\w$.:?!]+)"
+    + r"\s*(?=[(<:{\[=]|$)"
 )
 _ASSIGNED = re.compile(
-    r"(?:export\s+)?(?:const|let|var|val)\s+(?P<name>[\w$]+)\s*(?::[^=]*)?=\s*(?:async\s*)?(?:function\b|\([^)]*\)\s*(?::[^=]*)?=>|\w+\s*=>)"
+    r"(?:export\s+)?(?:const|let|var|val)\s+(?P<name>[\w$]+)\s*(?::[^=]*)?=\s*"
+    r"(?:async\s*)?(?:function\b|\([^)]*\)\s*(?::[^=]*)?=>|\w+\s*=>)"
 )
 _TYPED = re.compile(r"(?:[\w:<>,*&\[\]~.?]+\s+){1,6}[*&]*(?P<name>~?[\w:$]+)\s*\([^;]*$")
-_STATEMENT = re.compile(r"(?i:create\s+(?:or\s+replace\s+)?(?:\w+\s+){1,2}?(?:if\s+not\s+exists\s+)?)(?P<name>[\w.\"`]+)")
-_SHELL = re.compile(r"(?P<name>[\w-]+)\s*\(\)\s*\{?")
+_STATEMENT = re.compile(
+    r"(?i:create\s+(?:or\s+replace\s+)?(?:\w+\s+){1,2}?(?:if\s+not\s+exists\s+)?)(?P<name>[\w.\"`]+)"
+)
+_SHELL = re.compile(r"(?P<name>[\w-]+)\s*\(\)\s*\{")
+_METHOD = re.compile(_MODIFIERS + r"(?:get\s+|set\s+|\*\s*)?(?P<name>[\w$#]+)\s*\([^;]*\)\s*\{$")
 _TYPE = re.compile(_MODIFIERS + r"(?:type|typedef|macro_rules!)\s+(?P<name>[\w$]+)")
-_NO_TYPE = frozenset(("return", "else", "if", "for", "while", "switch", "new", "throw", "await", "yield", "case", "do",
-                      "elif", "assert", "print", "raise", "not", "and", "or", "in", "import", "from", "using", "package"))
-_OPENS_COMMENT = ("#", "//", "/*", "*", "--", "@", '"""', "'''", "[")
+_CONTROL = re.compile(
+    r"(?:return|else|if|for|foreach|while|switch|catch|new|throw|await|yield|case|do|elif|assert|print|raise|not|and|or|in"
+    r"|import|from|using|package|try|with|match)\b"
+)
+_OPENS_COMMENT = ("#", "//", "/*", "*", "--", "@", "[")
 
 
 def scan(text: str) -> Outline:
@@ -45,27 +54,33 @@ class _Scanner:
         self._open: list[tuple[int, str, bool]] = []  # indent, name, whether it may hold definitions
         self._after_blank = True
         self._lead = -1  # start of the comments and decorators just above
+        self._until = ""  # what ends the string or comment that goes over several lines
 
     def run(self) -> Outline:
         position = 0
         for line in io.StringIO(self._text):
             here, position = position, position + len(line)
             body = line.strip()
-            if not body:
-                self._after_blank, self._lead = True, -1
-                continue
-            indent = len(line) - len(line.lstrip())
-            if body.startswith(_OPENS_COMMENT):
-                if self._lead < 0:
-                    self._lead = here
-                    self._loose(here, indent, body)
+            if self._until:
+                if self._until in body:
+                    self._until = ""
+            elif body:
+                self._line(here, len(line) - len(line.lstrip()), body)
+                self._until = _left_open(body)
+                self._after_blank = False
             else:
-                self._statement(here, indent, body)
-                self._lead = -1
-            self._after_blank = False
+                self._after_blank, self._lead = True, -1
         return self._outline
 
-    def _loose(self, here: int, indent: int, body: str) -> None:
+    def _line(self, here: int, indent: int, body: str) -> None:
+        if not body.startswith(_OPENS_COMMENT):
+            self._statement(here, indent, body)
+            self._lead = -1
+        elif self._lead < 0:
+            self._lead = here
+            self._loose(here, indent)
+
+    def _loose(self, here: int, indent: int) -> None:
         """Comments that may turn out to belong to no definition are a place to cut all the same."""
         if self._after_blank or not self._outline.starts:
             self._outline.add(here, PARAGRAPH if indent == 0 else ITEM, LINES)
@@ -104,6 +119,14 @@ class _Scanner:
             self._outline.add(here, ITEM, LINES)
 
 
+def _left_open(body: str) -> str:
+    """The end of the string or comment that a line begins and does not end."""
+    for quote in ('"""', "'''"):
+        if quote in body and body.count(quote) % 2:
+            return quote
+    return "*/" if "/*" in body and "*/" not in body[body.rindex("/*") :] else ""
+
+
 def _define(body: str, *, nested: bool) -> tuple[str, str, bool] | None:
     """What a line defines: its title, its name, and whether definitions inside it count."""
     if len(body) > _LONGEST_LINE:
@@ -117,6 +140,7 @@ def _define(body: str, *, nested: bool) -> tuple[str, str, bool] | None:
     if found := _ASSIGNED.match(body) or _TYPE.match(body) or _SHELL.match(body) or _STATEMENT.match(body):
         name = found["name"].strip('"`')
         return name, name, False
-    if body[-1] not in ";:,\\" and (found := _TYPED.match(body)) and body.split(None, 1)[0] not in _NO_TYPE:
-        return found["name"], found["name"], False
+    if body[-1] in "{()}" and not _CONTROL.match(body):
+        found = _TYPED.match(body) or (_METHOD.match(body) if nested else None)
+        return (found["name"], found["name"], False) if found else None
     return None

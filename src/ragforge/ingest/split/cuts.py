@@ -1,10 +1,10 @@
 """Where to cut: the best place within a range of sizes, then the next best kind of place.
 
-    a boundary of blocks (heading, paragraph, item) in range
-    before a block of code that fits whole
-    inside the block there: a sentence, a row, a line
-    the nearest such place out of range
-    a word, when one sentence alone is too long
+a boundary of blocks (heading, paragraph, item) in range
+before a block of code that fits whole
+inside the block there: a sentence, a row, a line
+the nearest such place out of range
+a word, when one sentence alone is too long
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ragforge.ingest.split.outline import CLOSER, GLUED, LINE, LINES, NESTED, ROWS, SENTENCES, SOLID, Outline
+from ragforge.ingest.split.outline import CLOSER, ELEMENTS, GLUED, LINE, LINES, NESTED, ROWS, SENTENCES, Outline
 from ragforge.ingest.split.sentences import sentence_starts
 
 _NOT_SPACE = re.compile(r"\S")
 _IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+_ELEMENT = re.compile(r"\n([ \t]*+<(?:tr|li|p|div|dt|h[1-6]|table|tbody|ul|ol|dl|section|article|details)\b)", re.I)
 _LONGEST_WORD = 1000
 _CLOSERS = frozenset("}])`~")
 
@@ -87,14 +88,15 @@ class Cutter:
         low, high = ranges[-1]
         farthest = min(self.reach(start, high), limit)
         nearest = max(start + 1, min(self.reach(start, low), (start + farthest) // 2 + 1))
-        cut = (
-            self._before_whole(start, farthest, end, most, size.floor)
+        return (
+            self.block(nearest, farthest)
+            or self._before_whole(start, farthest, end, most, size.floor)
             or self.inner(nearest, farthest)
             or self._nearest(start, nearest, farthest, limit, most, size.floor)
-            or self._through_row(farthest, origin + size.characters)
-            or self.word(nearest, farthest)
+            or self.word_start(
+                self._through_row(farthest, origin + size.characters) or self.word(nearest, farthest), end
+            )
         )
-        return self.word_start(cut, end)
 
     def block(self, low: int, high: int) -> int:
         """The best boundary of blocks in the range, the last of equals; 0 if there is none."""
@@ -118,28 +120,37 @@ class Cutter:
             start = outline.starts[index]
             end = outline.starts[index + 1] if index + 1 < len(outline.starts) else self._end
             grain = outline.grains[index]
-            if grain == SENTENCES:
+            if grain in (SENTENCES, ELEMENTS):
                 for cut in sentence_starts(self._text, max(start, low - 8), min(high, end)):
-                    if low <= cut < end:
+                    if low <= cut < end and not self._text[cut].isspace():
                         yield cut, LINE
-            elif grain != SOLID:
-                yield from self._lines(max(start + 1, low), min(high, end - 1), grain)
+                if grain == ELEMENTS:
+                    yield from (
+                        (found.start(1), NESTED)
+                        for found in _ELEMENT.finditer(self._text, max(start, low - 1), min(high, end))
+                    )
+            elif grain == LINES:
+                yield from self._lines(max(start + 1, low), min(high, end - 1), NESTED)
+            elif grain == ROWS:
+                yield from self._lines(max(self._second_row(start, end), low), min(high, end - 1), LINE)
             index += 1
 
-    def _lines(self, low: int, high: int, grain: int) -> Iterator[Cut]:
-        """Line starts; the best in code is after a blank line, in a table every row but the first is alike."""
+    def _second_row(self, start: int, end: int) -> int:
+        """The first place to cut a block of rows: a table's header keeps its first row."""
+        tables = self._outline.tables
+        index = bisect_left(tables, (start,))
+        return 1 + (tables[index].body if index < len(tables) and tables[index].start < end else start)
+
+    def _lines(self, low: int, high: int, after_blank: int) -> Iterator[Cut]:
+        """Line starts; one after a blank line has the given rank, one that closes a block is the worst."""
         text = self._text
-        if grain == ROWS:
-            table = bisect_right(self._outline.tables, (low, self._end, self._end)) - 1
-            tables = self._outline.tables[max(table, 0) : table + 2]
-            low = max(low, *(1 + body for start, body, end in tables if start <= high and low <= body), low)
         at = text.find("\n", low - 1, high)
         while at >= 0:
             line = at + 1
             following = text[line : line + 100].lstrip(" \t")[:1]
             if following and following != "\n":
                 blank = text[max(0, at - 100) : at].rstrip(" \t").endswith("\n")
-                yield line, CLOSER if following in _CLOSERS else NESTED if blank or grain == ROWS else LINE
+                yield line, CLOSER if following in _CLOSERS else after_blank if blank else LINE
             at = text.find("\n", line, high)
 
     def _before_whole(self, start: int, farthest: int, end: int, most: int, floor: int) -> int:
@@ -148,7 +159,7 @@ class Cutter:
         index = bisect_right(outline.starts, farthest) - 1
         if outline.grains[index] != LINES:
             return 0
-        after = outline.starts[index + 1] if index + 1 < len(outline.starts) else end
+        after = min(end, outline.starts[index + 1]) if index + 1 < len(outline.starts) else end
         while index > 0 and outline.ranks[index] == GLUED:
             index -= 1
         boundary = outline.starts[index]
@@ -157,8 +168,8 @@ class Cutter:
 
     def _nearest(self, start: int, nearest: int, farthest: int, limit: int, most: int, floor: int) -> int:
         """The place closest to the range that keeps every sentence whole; 0 where a word must do."""
-        before = max(self.block(start + 1, nearest), max((cut for cut, _ in self.inner_cuts(start + 1, nearest)), default=0))
-        before = max(before, self._last_block(start, nearest))
+        inner = max((cut for cut, _ in self.inner_cuts(start + 1, nearest)), default=0)
+        before = max(inner, self._last_block(start, nearest))
         after = self._first(farthest + 1, limit)
         if after and (not before or self.count(start, before) < floor):
             return after
@@ -208,7 +219,7 @@ class Cutter:
 def _ranges(rest: int, most: int, size: Size) -> list[Range]:
     """Sizes to try in order. When two pieces remain both must get a fair share."""
     least = min(size.least, most * 3 // 5)
-    if rest >= least + most:
+    if rest >= least + most or rest <= most:
         return [Range(max(least, 1), most)]
     share = max(1, min((least + min(size.floor, least)) // 2, rest // 2))
     wide = Range(max(rest - most, share), min(most, rest - share))

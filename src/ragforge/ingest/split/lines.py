@@ -10,10 +10,15 @@ from ragforge.domain.documents import Mark
 from ragforge.ingest.split.markdown import plain_title
 from ragforge.ingest.split.outline import ITEM, KEY, LINES, MAX_TITLE, NESTED, PARAGRAPH, SENTENCES, Outline
 
-_KEY = re.compile(r"(?:- )?(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|\[{1,2}([^\]\n]{1,200})\]{1,2}|([\w./$ -]{1,200}?))[ \t]*(?:[:=]|$)")
+_KEY = re.compile(
+    r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|\[{1,2}([^\]\n]{1,200})\]{1,2}|([\w./$ -]{1,200}?))"
+    r"[ \t]*(?:[:=]|$)"
+)
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S[^\n]{0,1000})")
-_TURN = re.compile(r"(?:[\[(]?\d[\d:.,]*[\])]?[ \t]*)?(?:\*\*)?([^\W\d_][\w .'’-]{0,40}?)(?:\*\*)?[ \t]*(?:[\[(]\d[\d:.,]*[\])])?:")
-_SENTENCE_ENDS = tuple(".!?…。！？\"”’»")
+_TURN = re.compile(
+    r"(?:[\[(]?\d[\d:.,]*[\])]?[ \t]*)?(?:\*\*)?([^\W\d_][\w .'’-]{0,40}?)(?:\*\*)?[ \t]*(?:[\[(]\d[\d:.,]*[\])])?:"
+)
+_SENTENCE_ENDS = tuple('.!?…。！？"”’»')
 
 
 def scan_data(text: str) -> Outline:

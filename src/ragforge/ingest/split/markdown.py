@@ -9,6 +9,7 @@ import io
 import re
 
 from ragforge.ingest.split.outline import (
+    ELEMENTS,
     ITEM,
     LINES,
     MAX_HEADINGS,
@@ -25,6 +26,7 @@ from ragforge.ingest.split.outline import (
 _NOTHING, _PARAGRAPH, _TABLE, _FENCE, _HTML = range(5)
 
 _SPECIAL = frozenset("#`~<-=|:+*_>0123456789")
+_NO_PARAGRAPH = frozenset(("", "#", "`", "~", "<", "-", "*", "_", "+"))
 _LONGEST_SETEXT = 300  # a longer paragraph over a ruled line is no heading, whatever the syntax says
 _LONGEST_LINE = 2000  # of a line that is matched against a whole-line pattern
 
@@ -34,7 +36,7 @@ _RULE = re.compile(r"([-*_])(?:[ \t]*\1){2,}$")
 _UNDERLINE = re.compile(r"(?:=+|-+)$")
 _TABLE_RULE = re.compile(r"\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?$")
 _FRONT_MATTER = re.compile(
-    r"---[ \t]*\n(?=\s*(?:#|[\w\"'-]+[ \t]*:))(?:(?!---|\.\.\.).*\n){0,500}(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
+    r"---[ \t]*\n(?=(?:#.*\n){0,50}[\w\"'-]+[ \t]*:)(?:(?!---|\.\.\.).*\n){0,500}(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
 )
 
 _HTML_ENDS = (
@@ -92,6 +94,7 @@ class _Scanner:
         self._paragraph = 0  # start of the open paragraph
         self._quoted = False  # the open paragraph is a block quote
         self._items: list[int] = []  # columns at which the content of the open list items begins
+        self._bare_item_end = -1  # end of the list item without text just before: a blank line ends it
         self._code_end = -1  # end of the indented code just before
         self._fence = ("", 0, 0)  # its character, its length, the column of its list item
         self._html_end: re.Pattern[str] | None = None
@@ -108,6 +111,8 @@ class _Scanner:
                 self._go_on(line, body, here)
             elif not body:
                 self._close(here)
+                if self._bare_item_end == here:
+                    self._items.pop()
             elif not self._state or body[0] in _SPECIAL:
                 self._begin(line, body, here)
             self._previous = here
@@ -135,50 +140,58 @@ class _Scanner:
         character, length, column = self._fence
         if not body:
             return
-        indent = _indent(line)
-        if indent < column:  # its list item has ended, and the fence with it
+        if column and _indent(line) < column:  # its list item has ended, and the fence with it
             self._state = _NOTHING
             self._begin(line, body, here)
-        elif body[0] == character and len(body) >= length and not body.strip(character) and indent < column + 4:
+        elif body[0] == character and len(body) >= length and not body.strip(character) and _indent(line) < column + 4:
             self._state = _NOTHING
 
     def _begin(self, line: str, body: str, here: int) -> None:
         """A line that may begin a block; else it begins or goes on with a paragraph."""
         indent = _indent(line)
-        items = self._items
-        depth = len(items)
+        items, goes_on = self._items, self._state != _NOTHING
+        kept = items.copy() if items and indent < items[-1] else items
         while items and indent < items[-1]:
             items.pop()
+        left = kept is not items
         inside = indent - (items[-1] if items else 0)
-        goes_on = self._state != _NOTHING
         if inside >= 4:
-            if not goes_on:
-                self._indented_code(here)
-            return
-        first = body[0]
-        if first == "#":
+            begun = not goes_on and self._indented_code(here)
+        elif body[0] == "#":
             begun = self._atx(body, here)
-        elif first in "`~":
+        elif body[0] in "`~":
             begun = self._open_fence(body, here, indent - inside)
-        elif first == "<":
+        elif body[0] == "<":
             begun = self._open_html(body, here)
-        elif first in "-=|:+*_0123456789":
-            begun = self._ruled(body, here, len(items) < depth) or self._item(body, here, indent, len(items) < depth)
+        elif body[0] == ">":
+            begun = self._quote(body, here)
         else:
-            begun = first == ">" and goes_on and not self._quoted and self._open_paragraph(here, quoted=True)
-        if not begun and not goes_on:
-            self._open_paragraph(here, quoted=first == ">")
+            begun = self._ruled(body, here, left) or self._item(body, here, indent, left)
+        if not begun:
+            if not goes_on:
+                self._open_paragraph(here)
+            elif left:  # a lazy line goes on with the item's paragraph
+                items[:] = kept
 
-    def _open_paragraph(self, here: int, *, quoted: bool = False) -> bool:
+    def _open_paragraph(self, here: int) -> None:
         self._close(here)
         self._outline.add(here, PARAGRAPH, self._grain)
-        self._paragraph, self._quoted, self._state = here, quoted, _PARAGRAPH
+        self._paragraph, self._quoted, self._state = here, False, _PARAGRAPH
+
+    def _quote(self, body: str, here: int) -> bool:
+        """A line of a block quote; what is quoted is not looked into beyond whether it is a paragraph."""
+        if not (self._quoted and self._state == _PARAGRAPH):
+            self._open_paragraph(here)
+            self._quoted = True
+        if body.lstrip("> \t")[:1] in _NO_PARAGRAPH:
+            self._state = _NOTHING
         return True
 
-    def _indented_code(self, here: int) -> None:
+    def _indented_code(self, here: int) -> bool:
         if self._code_end != here:
             self._outline.add(here, PARAGRAPH, LINES)
         self._code_end = self._position
+        return True
 
     def _atx(self, body: str, here: int) -> bool:
         rest = body.lstrip("#")
@@ -201,12 +214,12 @@ class _Scanner:
         self._state = _NOTHING
 
     def _open_fence(self, body: str, here: int, column: int) -> bool:
-        found = _FENCE_MARK.match(body)
-        if found is None or (body[0] == "`" and "`" in found[2]):
+        fence = _fence_length(body)
+        if not fence:
             return False
         self._close(here)
         self._outline.add(here, PARAGRAPH, LINES)
-        self._fence, self._state = (body[0], len(found[1]), column), _FENCE
+        self._fence, self._state = (body[0], fence, column), _FENCE
         return True
 
     def _open_html(self, body: str, here: int) -> bool:
@@ -224,6 +237,7 @@ class _Scanner:
             if not alone and not _HTML_BLOCK.match(body):
                 return False
         self._open_paragraph(here)
+        self._outline.grains[-1] = ELEMENTS
         self._html_end, self._state = end, _HTML
         return True
 
@@ -272,15 +286,19 @@ class _Scanner:
         spaces = len(body) - len(content) - found.end()
         column = indent + found.end() + (spaces if content and spaces <= 4 else 1)
         self._items.append(column)
-        if content:
+        if not content:
+            self._bare_item_end = self._position
+        elif fence := _fence_length(content):
+            self._fence, self._state = (content[0], fence, column), _FENCE
+        elif content[0] != "#":
             self._paragraph, self._quoted, self._state = here, False, _PARAGRAPH
-            if (
-                content[0] in "`~"
-                and (mark := _FENCE_MARK.match(content))
-                and not (content[0] == "`" and "`" in mark[2])
-            ):
-                self._fence, self._state = (content[0], len(mark[1]), column), _FENCE
         return True
+
+
+def _fence_length(body: str) -> int:
+    """The length of the fence that a line opens, or 0."""
+    found = _FENCE_MARK.match(body)
+    return 0 if found is None or (body[0] == "`" and "`" in found[2]) else len(found[1])
 
 
 def _indent(line: str) -> int:

@@ -19,7 +19,7 @@ CLOSER = 12
 GLUED = 99  # never cut here: a heading stays with what follows it
 
 # How an atom that is too long may be cut inside.
-SOLID, SENTENCES, LINES, ROWS = range(4)
+SOLID, SENTENCES, LINES, ROWS, ELEMENTS = range(5)
 
 MAX_HEADINGS = 200_000
 MAX_TITLE = 120

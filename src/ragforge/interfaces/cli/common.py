@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragforge.errors import UserError
+from ragforge.errors import RagforgeError, UserError
 from ragforge.interfaces.cli.output import plain, say
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ragforge.settings import Settings
 
 DEFAULT_PROJECT = "default"
-_PANEL = "Common options"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +81,30 @@ def _pair(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
+def _project_names() -> list[str]:
+    """For the shell's completion: the projects of the usual workspace."""
+    from ragforge.app import Ragforge
+    from ragforge.settings import load
+
+    try:
+        with Ragforge.open(load(), create=False) as forge:
+            return [project.slug for project in forge.projects()]
+    except RagforgeError:
+        return []
+
+
 def _option(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _options(*, project: bool, hide_rare: bool) -> list[inspect.Parameter]:
-    def option(*names: str, help: str, metavar: str | None = None, hidden: bool = False) -> Any:
-        return typer.Option(
-            *names, help=help, metavar=metavar, hidden=hidden, rich_help_panel=_PANEL, show_default=False
-        )
+    def option(*names: str, **facts: Any) -> Any:
+        return typer.Option(*names, show_default=False, **facts)
 
     workspace = option("--workspace", "-w", metavar="FOLDER", help="Folder of the workspace [default: ~/ragforge]")
-    name = option("--project", "-p", metavar="NAME", help=f"Project [default: {DEFAULT_PROJECT}]")
+    name = option(
+        "--project", "-p", metavar="NAME", help=f"Project [default: {DEFAULT_PROJECT}]", autocompletion=_project_names
+    )
     as_json = option("--json", help="Print JSON for programs")
     quiet = option("--quiet", "-q", help="No progress, no messages; errors only")
     config = option("--config", metavar="FILE", help="Read this TOML file after ragforge.toml", hidden=hide_rare)

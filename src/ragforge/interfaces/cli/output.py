@@ -102,11 +102,12 @@ def width_of_terminal() -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table. `least` > 0: it may be cut down to that width; a column that may be `dropped` goes first."""
+    """A column of a table. On a terminal it is at most `most` wide, and may be cut down to `least`, or be `dropped`."""
 
     title: str
     align_right: bool = False
     least: int = 0
+    most: int = 0
     dropped: bool = False
 
 
@@ -127,17 +128,23 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int |
 
 
 def _fitted(columns: Sequence[Column], widths: list[int], kept: list[int], width: int) -> list[int]:
-    """Shrink columns that may be cut, the rightmost first; drop the ones that may be dropped. Changes `widths`."""
-    for index in reversed(range(len(columns))):
-        excess = sum(widths[i] for i in kept) + 2 * (len(kept) - 1) - width
-        column = columns[index]
-        if excess <= 0 or not column.least:
-            continue
-        room = max(widths[index] - excess, min(column.least, widths[index]))
-        if column.dropped and widths[index] - excess < column.least:
+    """Cut columns that may be cut, the rightmost first; then drop those that may be dropped. Changes `widths`."""
+
+    def excess() -> int:
+        return sum(widths[i] for i in kept) + 2 * (len(kept) - 1) - width
+
+    for index, column in enumerate(columns):
+        widths[index] = min(widths[index], column.most or widths[index])
+    for index in reversed(kept):
+        column, over = columns[index], excess()
+        if over > 0 and column.least:
+            if column.dropped and widths[index] - over < column.least:
+                kept = [i for i in kept if i != index]
+            else:
+                widths[index] = max(widths[index] - over, min(column.least, widths[index]))
+    for index in reversed(kept):
+        if excess() > 0 and columns[index].dropped:
             kept = [i for i in kept if i != index]
-        else:
-            widths[index] = room
     return kept
 
 
@@ -165,6 +172,18 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], colour
     print_data(paint(head, "bold"))
     for number, line in enumerate(lines):
         print_data(paint(line, colours[number]) if colours and colours[number] else line)
+
+
+def wrapped(text: str, indent: int) -> str:
+    """A long text for a terminal, broken between words, with every line but the first indented."""
+    width = width_of_terminal()
+    if width is None:
+        return text
+    import textwrap
+
+    return textwrap.fill(
+        text, max(20, width - indent), subsequent_indent=" " * indent, initial_indent="", break_on_hyphens=False
+    )
 
 
 def ago(moment: datetime, now: datetime | None = None) -> str:

@@ -24,7 +24,6 @@ class Pace:
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int, int]] = deque()
-        self._stage = ""
 
     def text(self, progress: Progress, unit: str, now: float) -> str:
         """`412/873 files · 3,410 chunks · 182/s · 12 s left`."""
@@ -32,8 +31,8 @@ class Pace:
         parts = [
             f"{progress.done:,}/{progress.total:,} {unit}" if progress.total else count(progress.done, unit.rstrip("s"))
         ]
-        if progress.chunks:
-            parts.append(count(progress.chunks, "chunk"))
+        if made := _chunks(progress):
+            parts.append(count(made, "chunk"))
         seconds, done, chunks = self._since()
         if seconds >= 1 and chunks:
             parts.append(f"{chunks / seconds:,.0f}/s")
@@ -42,10 +41,10 @@ class Pace:
         return " · ".join(parts)
 
     def _remember(self, progress: Progress, now: float) -> None:
-        if progress.stage != self._stage:
-            self._samples.clear()
-            self._stage = progress.stage
-        self._samples.append((now, progress.done, progress.chunks))
+        made = _chunks(progress)
+        if self._samples and (progress.done < self._samples[-1][1] or made < self._samples[-1][2]):
+            self._samples.clear()  # other work began
+        self._samples.append((now, progress.done, made))
         while len(self._samples) > 2 and self._samples[1][0] < now - _WINDOW_SECONDS:
             self._samples.popleft()
 
@@ -53,6 +52,11 @@ class Pace:
         """Seconds, files and chunks between the oldest and the newest sample."""
         first, last = self._samples[0], self._samples[-1]
         return last[0] - first[0], last[1] - first[1], last[2] - first[2]
+
+
+def _chunks(progress: Progress) -> int:
+    """Chunks made so far; those of the batch under way count when they have their vectors."""
+    return max(progress.chunks, progress.embedded)
 
 
 def _rounded(seconds: float) -> str:
@@ -146,7 +150,7 @@ class Bar:
             self._task = self._bar.add_task("", total=None, pace="")
         self._bar.update(
             self._task,
-            description=plain(progress.stage),
+            description=f"{plain(progress.stage):<9}",
             completed=progress.done,
             total=progress.total,
             pace=text,

@@ -1,0 +1,62 @@
+"""One event loop in a thread of its own, for a library that only speaks async."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError, wait
+from typing import Any, TypeVar
+
+from ragforge.domain.cancel import Cancel, Cancelled
+
+T = TypeVar("T")
+
+_POLL_SECONDS = 0.05
+_CLEAN_UP_SECONDS = 2
+
+_lock = threading.Lock()
+_loops: dict[int, asyncio.AbstractEventLoop] = {}
+
+
+def run(work: Coroutine[Any, Any, T], cancel: Cancel) -> T:
+    """Wait for work on the background loop; a cancel stops it in the middle of a request or a sleep."""
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    while not future.done():
+        wait([future], timeout=_POLL_SECONDS)
+        if cancel.is_set and future.cancel():
+            wait([future], timeout=_CLEAN_UP_SECONDS)
+    try:
+        return future.result()
+    except CancelledError:
+        raise Cancelled from None
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """The loop of this process: a fork inherits the memory but not the thread."""
+    with _lock:
+        if os.getpid() not in _loops:
+            _loops[os.getpid()] = _start()
+        return _loops[os.getpid()]
+
+
+def _start() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=_serve, args=(loop,), name="ragforge-async", daemon=True)
+    thread.start()
+    atexit.register(_stop, loop, thread)
+    return loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(_CLEAN_UP_SECONDS)

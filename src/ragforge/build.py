@@ -1,0 +1,187 @@
+"""The only place where settings become objects. Reads as a parts list."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+
+from ragforge.adapters.blobs.folder import FolderBlobs
+from ragforge.adapters.locks import FileLock
+from ragforge.domain.library import Project
+from ragforge.domain.models import ModelState, PulledModel
+from ragforge.domain.strategy import Strategy
+from ragforge.errors import NotFound, UserError
+from ragforge.operate.inflight import InFlight
+from ragforge.ports import Catalog, Embedder, Parsers
+from ragforge.settings import FILE_NAME, Settings
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A provider's key that never shows itself."""
+
+    _value: str
+
+    def get_secret_value(self) -> str:
+        return self._value
+
+    def __repr__(self) -> str:
+        return "ApiKey(…)"
+
+
+class Parts:
+    """Everything the flows need, made when first asked for."""
+
+    def __init__(self, settings: Settings, embedders: Mapping[str, Embedder] | None = None) -> None:
+        self.settings = settings
+        self.workspace = settings.workspace
+        self._embedders: dict[str, Embedder] = dict(embedders or {})
+        self._embedders_lock = Lock()
+
+    # -- truth
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        from ragforge.adapters.catalog.catalog import SqlCatalog
+
+        store = self.settings.store
+        if store.database_url:
+            return SqlCatalog.connect(store.database_url, utc_now)
+        return SqlCatalog.open(self.workspace / "catalog.db", utc_now, store.busy_seconds)
+
+    @cached_property
+    def blobs(self) -> FolderBlobs:
+        return FolderBlobs(self.workspace / "uploads", utc_now)
+
+    @cached_property
+    def in_flight(self) -> InFlight:
+        folder = self.workspace / "inflight"
+        return InFlight(folder, lambda: FileLock(folder / "lock"))
+
+    # -- reading files
+
+    @cached_property
+    def parsers(self) -> Parsers:
+        from ragforge.ingest.jail.limits import Limits
+        from ragforge.ingest.jail.pool import Jail
+
+        jail = self.settings.jail
+        limits = Limits(memory_bytes=jail.memory_bytes, cpu_seconds=jail.cpu_seconds, wall_seconds=jail.wall_seconds)
+        return Jail(limits, concurrency=jail.processes, unsafe=jail.unsafe)
+
+    # -- models
+
+    def embedder(self, name: str) -> Embedder:
+        """The embedder called `name`, made once."""
+        with self._embedders_lock:
+            if name not in self._embedders:
+                self._embedders[name] = self._make_embedder(name)
+            return self._embedders[name]
+
+    def _make_embedder(self, name: str) -> Embedder:
+        embed = self.settings.embed
+        if name == "minilm":
+            from ragforge.adapters.embedders.minilm import MiniLM
+            from ragforge.adapters.weights import model_folder
+
+            return MiniLM(model_folder(name, self.settings.store.models_dir), embed.threads or None)
+        if name == "wordllama":
+            from ragforge.adapters.embedders.wordllama import WordLlama
+
+            return WordLlama()
+        if ":" in name:
+            from ragforge.adapters.embedders.provider import ProviderEmbedder
+
+            return ProviderEmbedder(name, key=self._key(name), base_url=embed.base_url or None)
+        raise UserError(
+            f"no embedder called {name!r}",
+            hint="use minilm, wordllama, or provider:model such as openai:text-embedding-3-small",
+        )
+
+    def _key(self, name: str) -> ApiKey | None:
+        variable = self.settings.embed.api_key_env or f"{name.split(':')[0].upper()}_API_KEY"
+        value = self.settings.secrets.get(variable)
+        return ApiKey(value) if value else None
+
+    def embedder_of(self, project: Project) -> Embedder:
+        """A project's embedder; refused if it would now give other vectors than those stored."""
+        embedder = self.embedder(project.embedder)
+        if embedder.card.fingerprint != project.embedder_fingerprint:
+            raise UserError(
+                f"the model {project.embedder!r} is not the one project {project.slug!r} was built with",
+                hint=f"ragforge reindex --project {project.slug} --embedder {project.embedder}",
+            )
+        return embedder
+
+    def new_projects_embedder(self) -> tuple[Embedder, str]:
+        """The embedder for a new project and, when it is the fallback, a sentence that says so."""
+        wanted, fallback = self.settings.embed.model, self.settings.embed.fallback
+        try:
+            return self.embedder(wanted), ""
+        except NotFound as missing:
+            if not fallback:
+                raise
+            return self.embedder(fallback), (
+                f"{missing.message}; the project uses {fallback}. For better search: {missing.hint}, then "
+                f"ragforge reindex --embedder {wanted}"
+            )
+
+    def models(self) -> list[ModelState]:
+        from ragforge.adapters.weights import available
+
+        return available(self.settings.store.models_dir)
+
+    def pull_model(self, name: str, source: Path | None, progress: Callable[[str, int, int], None]) -> PulledModel:
+        from ragforge.adapters.weights import pull
+
+        return pull(name, self.settings.store.models_dir, source, progress)
+
+    def strategy(self) -> Strategy:
+        """How a new project's texts are split."""
+        values = asdict(self.settings.split)
+        return Strategy(name=values.pop("strategy"), **values)
+
+    def close(self) -> None:
+        for part in ("parsers", "catalog"):
+            if part in self.__dict__:
+                self.__dict__[part].close()
+
+
+def make_workspace(folder: Path, *, create: bool) -> bool:
+    """Make the folder a workspace if it is none. True if it was made just now."""
+    if (folder / FILE_NAME).exists() or (folder / "catalog.db").exists():
+        return False
+    if not create:
+        raise NotFound(f"no workspace at {folder}", hint="ragforge init makes one")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is not empty and no workspace", hint="choose another folder with --workspace")
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for name in ("uploads", "projects", "inflight"):
+            (folder / name).mkdir(exist_ok=True)
+        (folder / FILE_NAME).write_text(_TOML, encoding="utf-8")
+    except OSError as problem:
+        raise UserError(
+            f"cannot make {folder}: {os.strerror(problem.errno or 0)}", hint="choose another folder with --workspace"
+        ) from problem
+    return True
+
+
+_TOML = """\
+# Settings of this workspace. `ragforge config show` lists all of them and where each value comes from.
+
+# [embed]
+# model = "minilm"
+
+# [limits]
+# file_bytes = "100MB"
+"""

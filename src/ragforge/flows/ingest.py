@@ -1,0 +1,389 @@
+"""A folder's way into the catalog. Read this first.
+
+    find -> (unchanged? done) -> accept -> parse -> split -> [batch] -> embed -> publish -> forget old bytes
+
+Files are read ahead by a few threads while the batch before them is embedded and published. A file's result is
+sent when it is durable. One bad file becomes a failure and stops nothing; an error of the store or of a provider
+stops the run, and what was published before it stays.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ragforge.domain.access import Scope
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.documents import Parsed, ParseFailure, Reason
+from ragforge.domain.language import foreign_to
+from ragforge.domain.library import (
+    FileResult,
+    Labels,
+    Outcome,
+    Progress,
+    Project,
+    Publication,
+    Published,
+    Status,
+)
+from ragforge.domain.tokens import Matrix, Passage
+from ragforge.errors import Outdated
+from ragforge.failpoints import failpoint
+from ragforge.ingest.accept import Accepted, accept
+from ragforge.ingest.embed import embed_missing, passages
+from ragforge.ingest.jail.prechecks import precheck
+from ragforge.ingest.parse import registry
+from ragforge.ingest.split import split
+from ragforge.ingest.summarise import summarise
+from ragforge.ingest.walk import Found, Unreadable, find_files, why_unreadable
+from ragforge.ports import BlobStore, Catalog, Embedder, ParseRequest, Parsers
+
+_TRIES = 3
+_READ_AHEAD = 16
+_FLUSH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A file that was read: stored, and parsed or not. `parsed` is None when its bytes are here already."""
+
+    path: str
+    accepted: Accepted
+    parsed: Parsed | ParseFailure | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A file ready to be published, with the passages whose vectors it needs."""
+
+    read: Read
+    publication: Publication
+    passages: dict[bytes, Passage] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How much goes into one transaction, and how much is embedded at a time."""
+
+    files: int = 500
+    leaves: int = 256
+    threads: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """How large files and projects may become."""
+
+    file_bytes: int
+    project_bytes: int
+    project_files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ingest:
+    """Files into one project: the parts it needs, and the path through them."""
+
+    catalog: Catalog
+    blobs: BlobStore
+    parsers: Parsers
+    embedder_of: Callable[[Project], Embedder]
+    quota: Quota
+    batching: Batching
+    workspace: Path
+
+    def add(
+        self,
+        scope: Scope,
+        slug: str,
+        paths: Sequence[str | os.PathLike[str]],
+        labels: Labels,
+        cancel: Cancel,
+        *,
+        retry: bool = False,
+    ) -> Iterator[FileResult | Progress]:
+        """Add the files under `paths`; those whose size and time are known are not read."""
+        run = _Run(self, scope, slug, labels, cancel, retry=retry)
+        found = list(find_files(paths, self.workspace))
+        yield from (_failed(f.path, f.failure) for f in found if isinstance(f, Unreadable))
+        files = list({f.path: f for f in found if isinstance(f, Found)}.values())
+        run.total = len(files)
+        changed: list[Found] = []
+        for file, unchanged in run.known(files):
+            if unchanged:
+                run.done += 1
+                yield FileResult(file.path, Outcome.UNCHANGED)
+            else:
+                changed.append(file)
+        yield run.progress("reading")
+        for item in run.read_ahead(changed):
+            yield from run.take(item)
+        yield from run.flush()
+
+    # -- the steps of one file
+
+    def read(self, scope: Scope, project: Project, found: Found, cancel: Cancel, *, known_path: bool) -> Read:
+        """Accept and parse. Raises OSError if the file cannot be opened."""
+        accepted = accept(found, scope.owner, self.blobs, self.quota.file_bytes)
+        if accepted.failure is not None:
+            return Read(found.path, accepted, accepted.failure)
+        if known_path:  # touched, perhaps not changed
+            with self.catalog.read() as c:
+                if c.documents.versions_with(scope, project.id, [accepted.source.sha256]):
+                    return Read(found.path, accepted, None)
+        return Read(found.path, accepted, self.parse(accepted, cancel))
+
+    def parse(self, accepted: Accepted, cancel: Cancel) -> Parsed | ParseFailure:
+        """Bytes to text: plain text here, everything else in the jail after its pre-checks."""
+        parser, name = accepted.type.parser, accepted.source.name
+        with self.blobs.open(accepted.blob) as file:
+            if not registry.PARSERS[parser].jailed:
+                return registry.run(parser, file.read(), name)
+            refused = precheck(file, accepted.source.size, accepted.type.name)
+            if refused is not None:
+                return refused
+            file.seek(0)
+            return self.parsers.parse(ParseRequest(parser, name), file, cancel)
+
+    def prepare(self, read: Read, project: Project, embedder: Embedder, labels: Labels) -> Prepared:
+        """Split the text and name the vectors it needs."""
+        accepted = read.accepted
+        bare = Publication(
+            source=accepted.source,
+            type=accepted.type.name,
+            mime=accepted.type.mime,
+            blob=accepted.blob,
+            parser=registry.fingerprint(accepted.type.parser) if accepted.type.parser else "",
+            labels=labels,
+        )
+        if read.parsed is None:
+            return Prepared(read, bare)
+        if isinstance(read.parsed, ParseFailure):
+            return Prepared(read, replace(bare, failure=read.parsed))
+        parsed = _noting_language(read.parsed, embedder)
+        (tokens,) = embedder.tokenizer.encode([parsed.text])
+        pieces = split(parsed, tokens, project.strategy, accepted.source.name)
+        wanted = passages(accepted.source.name, parsed, pieces, tokens, embedder.tokenizer)
+        publication = replace(
+            bare,
+            parsed=parsed,
+            split=pieces,
+            hashes=tuple(text_hash for text_hash, _ in wanted),
+            tokens=len(tokens),
+            summary=summarise(parsed),
+        )
+        return Prepared(read, publication, dict(wanted))
+
+
+class _Run:
+    """One `add`: what is known of the project, how far it has come, and the batch being filled."""
+
+    def __init__(self, ingest: Ingest, scope: Scope, slug: str, labels: Labels, cancel: Cancel, *, retry: bool) -> None:
+        self._ingest = ingest
+        self._scope = scope
+        self._slug = slug
+        self._labels = labels
+        self._cancel = cancel
+        self._retry = retry
+        self.total = self.done = self._chunks = self._embedded = 0
+        self._began = time.monotonic()
+        self._batch: list[Prepared] = []
+        self._batch_began = self._began
+        self._known_paths: set[str] = set()
+        self._refresh()
+        with ingest.catalog.read() as c:
+            self._files, self._bytes = c.documents.usage(scope, self._project.id)
+
+    def _refresh(self) -> None:
+        """The project as it is now; its splitter or model may have changed since."""
+        with self._ingest.catalog.read() as c:
+            self._project = c.projects.get(self._scope, self._slug)
+        self._embedder = self._ingest.embedder_of(self._project)
+
+    def progress(self, stage: str) -> Progress:
+        seconds = time.monotonic() - self._began
+        return Progress(stage, self.done, self.total, self._chunks, self._embedded, seconds)
+
+    def known(self, files: Sequence[Found]) -> Iterator[tuple[Found, bool]]:
+        """Each file, and whether it is as it was when it was last read."""
+        with self._ingest.catalog.read() as c:
+            sources = c.documents.sources(self._scope, self._project.id, [f.path for f in files])
+        self._known_paths = set(sources)
+        for file in files:
+            source, status = sources.get(file.path, (None, Status.READY))
+            same = source is not None and (source.size, source.mtime_ns) == (file.size, file.mtime_ns)
+            yield file, same and not (self._retry and status is not Status.READY)
+
+    # -- reading ahead
+
+    def read_ahead(self, files: Sequence[Found]) -> Iterator[Prepared | FileResult]:
+        """Files read and split by a few threads, in order, a bounded number ahead of their use."""
+        window: deque[Future[Prepared | FileResult]] = deque()
+        with ThreadPoolExecutor(self._ingest.batching.threads, "ragforge-read") as threads:
+            try:
+                for file in files:
+                    self._cancel.check()
+                    window.append(threads.submit(self._read, file))
+                    if len(window) >= _READ_AHEAD:
+                        yield window.popleft().result()
+                while window:
+                    yield window.popleft().result()
+            finally:
+                self._forget(window)
+
+    def _read(self, file: Found) -> Prepared | FileResult:
+        self._cancel.check()
+        if (over := self._over_quota(file)) is not None:
+            return _failed(file.path, over)
+        try:
+            read = self._ingest.read(
+                self._scope,
+                self._project,
+                file,
+                self._cancel,
+                known_path=file.path in self._known_paths and not self._retry,
+            )
+        except OSError as problem:
+            if problem.errno == errno.ENOSPC:
+                raise
+            return _failed(file.path, why_unreadable(problem))
+        return self._ingest.prepare(read, self._project, self._embedder, self._labels)
+
+    def _over_quota(self, file: Found) -> ParseFailure | None:
+        quota = self._ingest.quota
+        if file.path in self._known_paths:
+            return None
+        self._files += 1
+        self._bytes += file.size if file.size <= quota.file_bytes else 0
+        if self._files > quota.project_files:
+            return ParseFailure(
+                Reason.TOO_LARGE,
+                f"the project is full: {quota.project_files:,} files",
+                "remove files, make another project, or raise limits.project_files",
+            )
+        if self._bytes > quota.project_bytes:
+            return ParseFailure(
+                Reason.TOO_LARGE,
+                f"the project is full: {quota.project_bytes / 1e9:,.1f} GB",
+                "remove files, make another project, or raise limits.project_bytes",
+            )
+        return None
+
+    def _forget(self, window: Iterable[Future[Prepared | FileResult]]) -> None:
+        """The run ends early: bytes that were stored ahead are not needed."""
+        for future in window:
+            if not future.cancel() and future.exception() is None:
+                item = future.result()
+                if isinstance(item, Prepared):
+                    self._drop([item.publication.blob])
+
+    # -- publishing
+
+    def take(self, item: Prepared | FileResult) -> Iterator[FileResult | Progress]:
+        """Add a file to the batch; publish the batch when it is full or has waited long enough."""
+        if isinstance(item, FileResult):
+            self.done += 1
+            yield item
+            return
+        if not self._batch:
+            self._batch_began = time.monotonic()
+        self._batch.append(item)
+        limits = self._ingest.batching
+        leaves = sum(len(prepared.publication.hashes) for prepared in self._batch)
+        waited = time.monotonic() - self._batch_began
+        if leaves >= limits.leaves or len(self._batch) >= limits.files or waited > _FLUSH_SECONDS:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[FileResult | Progress]:
+        """Embed what is missing, then make the whole batch live in one transaction."""
+        batch, self._batch = self._batch, []
+        if not batch:
+            return
+        try:
+            for attempt in range(1, _TRIES + 1):
+                try:
+                    published = yield from self._publish(batch)
+                    break
+                except Outdated:
+                    if attempt == _TRIES:
+                        raise
+                    self._refresh()
+                    batch = [self._again(prepared) for prepared in batch]
+        except BaseException:
+            self._drop([prepared.publication.blob for prepared in batch])
+            raise
+        failpoint("ingest.published")
+        self._drop([blob for result in published for blob in result.obsolete_blobs])
+        for prepared, result in zip(batch, published, strict=True):
+            self.done += 1
+            self._chunks += len(prepared.publication.hashes)
+            yield _result(prepared, result)
+        yield self.progress("reading")
+
+    def _publish(self, batch: Sequence[Prepared]) -> Generator[Progress, None, list[Published]]:
+        ingest, project = self._ingest, self._project
+        wanted = {text_hash: passage for prepared in batch for text_hash, passage in prepared.passages.items()}
+        last: tuple[list[bytes], Matrix] | None = None
+        for vectors in embed_missing(
+            ingest.catalog, self._scope, project.id, self._embedder, wanted, ingest.batching.leaves * 4, self._cancel
+        ):
+            if last is not None:  # more than one batch of vectors: keep each, so that a kill loses little
+                with ingest.catalog.write() as c:
+                    c.embeddings.put(self._scope, project.id, self._embedder.card, *last)
+            last = vectors
+            self._embedded += len(vectors[0])
+            yield self.progress("embedding")
+        ingest.blobs.sync()
+        failpoint("ingest.embedded")
+        with ingest.catalog.write() as c:
+            if last is not None:
+                c.embeddings.put(self._scope, project.id, self._embedder.card, *last)
+            failpoint("ingest.publishing")
+            return c.documents.publish(
+                self._scope, project.id, project.generation, [prepared.publication for prepared in batch]
+            )
+
+    def _again(self, prepared: Prepared) -> Prepared:
+        """The project changed while the file waited: read and split it by the new rules."""
+        read = prepared.read
+        if read.parsed is None:
+            read = replace(read, parsed=self._ingest.parse(read.accepted, self._cancel))
+        return self._ingest.prepare(read, self._project, self._embedder, self._labels)
+
+    def _drop(self, blobs: Iterable[str]) -> None:
+        for blob in blobs:
+            if blob:
+                self._ingest.blobs.remove(blob)
+
+
+def _noting_language(parsed: Parsed, embedder: Embedder) -> Parsed:
+    """Say so when the model does not know the text's language: keywords then carry the search."""
+    language = foreign_to(embedder.card.languages, parsed.text)
+    if language is None:
+        return parsed
+    note = f"the text seems to be {language}, which {embedder.card.name} does not know; keywords carry its search"
+    return replace(parsed, notes=(*parsed.notes, note))
+
+
+def _failed(path: str, failure: ParseFailure) -> FileResult:
+    return FileResult(path, Outcome.FAILED, reason=failure.reason, message=failure.message, hint=failure.hint)
+
+
+def _result(prepared: Prepared, published: Published) -> FileResult:
+    failure = prepared.publication.failure
+    return FileResult(
+        prepared.read.path,
+        published.outcome,
+        published.document,
+        chunks=len(prepared.publication.hashes),
+        replaced=published.replaced,
+        reason=failure.reason if failure else None,
+        message=failure.message if failure else "",
+        hint=failure.hint if failure else "",
+        notes=prepared.publication.parsed.notes,
+    )

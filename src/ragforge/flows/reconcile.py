@@ -1,0 +1,132 @@
+"""Make what is derived equal the catalog: after a kill, and when `check` finds a difference."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from pathlib import Path
+
+from ragforge.domain.access import Scope
+from ragforge.domain.library import Finding, Project, Status
+from ragforge.flows.reindex import sweep_retired
+from ragforge.ingest.state_file import project_state, write_if_changed
+from ragforge.ports import BlobStore, Catalog
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile:
+    """The catalog against stored bytes, checksums and state files."""
+
+    catalog: Catalog
+    blobs: BlobStore
+    workspace: Path
+
+    # -- state files
+
+    def write_state(self, scope: Scope, slug: str) -> bool:
+        """Write a project's `project_state.json` if it is not current."""
+        with self.catalog.read() as c:
+            project = c.projects.get(scope, slug)
+            content = project_state(c.documents.all(scope, project.id), c.projects.org_context(scope, project.id))
+        return write_if_changed(self._state_path(slug), content)
+
+    def forget_state(self, slug: str) -> None:
+        """A project is gone or renamed: so is its folder of derived files."""
+        shutil.rmtree(self._state_path(slug).parent, ignore_errors=True)
+
+    def _state_path(self, slug: str) -> Path:
+        return self.workspace / "projects" / slug / "project_state.json"
+
+    # -- after a kill
+
+    def recover(self, scope: Scope) -> None:
+        """Clear what a killed process left. Only while nobody is at work: unpublished bytes look just like it."""
+        self.remove_stray_blobs(scope)
+        with self.catalog.write() as c:
+            c.jobs.reap(scope)
+            projects = c.projects.all(scope)
+        for project in projects:
+            sweep_retired(self.catalog, scope, project.id)
+            self.write_state(scope, project.slug)
+
+    def stray_blobs(self, scope: Scope) -> list[str]:
+        """Stored bytes that no version needs."""
+        with self.catalog.read() as c:
+            needed = set(c.documents.blobs(scope))
+        return [key for key in self.blobs.names() if key not in needed]
+
+    def remove_stray_blobs(self, scope: Scope) -> int:
+        stray = self.stray_blobs(scope)
+        for key in stray:
+            self.blobs.remove(key)
+        return len(stray)
+
+    # -- check
+
+    def check(self, scope: Scope, slug: str | None, *, repair: bool) -> Iterator[Finding]:
+        """Everything that could differ, each with what was found."""
+        yield from self._catalog_findings(scope, repair)
+        yield self._stray(scope, repair)
+        with self.catalog.read() as c:
+            projects = c.projects.all(scope) if slug is None else [c.projects.get(scope, slug)]
+        for project in projects:
+            yield self._bytes(scope, project)
+            yield self._chunks(scope, project)
+            yield self._state(scope, project, repair)
+
+    def _catalog_findings(self, scope: Scope, repair: bool) -> Iterator[Finding]:
+        findings = list(self.catalog.inspect())
+        if repair and not all(finding.ok for finding in findings):
+            with self.catalog.read() as c:
+                projects = c.projects.all(scope)
+            for project in projects:
+                sweep_retired(self.catalog, scope, project.id)
+            after = {finding.subject: finding.ok for finding in self.catalog.inspect()}
+            findings = [replace(f, repaired=not f.ok and after.get(f.subject, False)) for f in findings]
+        yield from findings
+
+    def _stray(self, scope: Scope, repair: bool) -> Finding:
+        stray = self.remove_stray_blobs(scope) if repair else len(self.stray_blobs(scope))
+        hint = "ragforge check --repair removes them"
+        return Finding("stored files nobody needs", stray == 0, str(stray), hint, repaired=repair and stray > 0)
+
+    def _bytes(self, scope: Scope, project: Project) -> Finding:
+        """Every stored file is there and still hashes to what it was."""
+        bad = []
+        with self.catalog.read() as c:
+            for document, sha256, blob in c.documents.stored(scope, project.id):
+                try:
+                    with self.blobs.open(blob) as file:
+                        if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+                            bad.append(f"{document} (changed)")
+                except FileNotFoundError:
+                    bad.append(f"{document} (missing)")
+        return _finding(f"{project.slug}: stored files", bad, "add these files again from their folder")
+
+    def _chunks(self, scope: Scope, project: Project) -> Finding:
+        """Every chunk's text still has its checksum."""
+        bad = []
+        with self.catalog.read() as c:
+            for document in c.documents.all(scope, project.id, Status.READY):
+                for chunk in c.documents.chunks(scope, project.id, document.id):
+                    if blake2b(chunk.text.encode(), digest_size=16).hexdigest() != chunk.checksum:
+                        bad.append(f"{document.name} chunk {chunk.position}")
+        return _finding(f"{project.slug}: chunk checksums", bad, "ragforge reindex splits the files anew")
+
+    def _state(self, scope: Scope, project: Project, repair: bool) -> Finding:
+        with self.catalog.read() as c:
+            content = project_state(c.documents.all(scope, project.id), c.projects.org_context(scope, project.id))
+        path = self._state_path(project.slug)
+        current = path.exists() and path.read_text(encoding="utf-8") == content
+        repaired = repair and not current and self.write_state(scope, project.slug)
+        hint = "ragforge check --repair writes it anew"
+        detail = "current" if current else "not current"
+        return Finding(f"{project.slug}: project_state.json", current, detail, hint, repaired)
+
+
+def _finding(subject: str, bad: list[str], hint: str) -> Finding:
+    shown = ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
+    return Finding(subject, not bad, shown or "all as they should be", hint)

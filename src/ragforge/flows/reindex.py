@@ -1,0 +1,112 @@
+"""Another splitter or model: a new generation is built beside the live one and swapped in when it is whole.
+
+    begin (or resume) -> split what has no chunks in it -> embed what has no vectors -> swap -> sweep the old one
+
+Queries go on with the old generation until the swap. A kill at any moment loses at most one batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ragforge.domain.access import Scope
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.documents import Split
+from ragforge.domain.library import Generation, Progress, Project, StoredText
+from ragforge.domain.strategy import Strategy
+from ragforge.domain.tokens import Passage
+from ragforge.failpoints import failpoint
+from ragforge.ingest.embed import passages
+from ragforge.ingest.split import split
+from ragforge.ports import Catalog, Embedder
+
+_FILES = 20
+_SWEEP = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Reindex:
+    """A project into a new generation."""
+
+    catalog: Catalog
+    leaves: int
+
+    def __call__(
+        self, scope: Scope, project: Project, strategy: Strategy, embedder: Embedder, cancel: Cancel
+    ) -> Iterator[Progress]:
+        began = time.monotonic()
+        chunker = strategy.fingerprint(embedder.tokenizer.fingerprint)
+        if (chunker, embedder.card.fingerprint) == (project.chunker, project.embedder_fingerprint):
+            return
+        with self.catalog.write() as c:
+            total = len(c.documents.all(scope, project.id))
+            target = c.projects.begin(scope, project.id, strategy, chunker, embedder.card)
+        done = embedded = 0
+        while True:
+            cancel.check()
+            with self.catalog.read() as c:
+                texts = c.documents.unsplit(scope, project.id, target, _FILES)
+            if texts:
+                self._split(scope, project, target, texts, embedder)
+                done += len(texts)
+                yield Progress("splitting", done, total, 0, embedded, time.monotonic() - began)
+                continue
+            if count := self._embed(scope, project, target, embedder, cancel):
+                embedded += count
+                yield Progress("embedding", total, total, 0, embedded, time.monotonic() - began)
+                continue
+            if self._swap(scope, project, target):
+                break
+        self._sweep(scope, project)
+        yield Progress("done", total, total, 0, embedded, time.monotonic() - began)
+
+    def _split(
+        self, scope: Scope, project: Project, target: Generation, texts: list[StoredText], embedder: Embedder
+    ) -> None:
+        all_tokens = embedder.tokenizer.encode([file.parsed.text for file in texts])
+        prepared: list[tuple[StoredText, Split, list[bytes]]] = []
+        for file, tokens in zip(texts, all_tokens, strict=True):
+            pieces = split(file.parsed, tokens, target.strategy, file.name)
+            wanted = passages(file.name, file.parsed, pieces, tokens, embedder.tokenizer)
+            prepared.append((file, pieces, [text_hash for text_hash, _ in wanted]))
+        failpoint("reindex.splitting")
+        with self.catalog.write() as c:
+            for file, pieces, hashes in prepared:
+                c.documents.put_split(scope, project.id, target, file, pieces, hashes)
+
+    def _embed(self, scope: Scope, project: Project, target: Generation, embedder: Embedder, cancel: Cancel) -> int:
+        with self.catalog.read() as c:
+            pending = c.embeddings.pending(scope, project.id, target, self.leaves)
+        distinct = {chunk.text_hash: Passage(chunk.text) for chunk in pending}
+        if distinct:
+            vectors = embedder.embed(list(distinct.values()), cancel)
+            failpoint("reindex.embedding")
+            with self.catalog.write() as c:
+                c.embeddings.put(scope, project.id, embedder.card, list(distinct), vectors)
+        return len(distinct)
+
+    def _swap(self, scope: Scope, project: Project, target: Generation) -> bool:
+        """Swap if nothing was added meanwhile; the writer's lock keeps it so until the commit."""
+        with self.catalog.write() as c:
+            if c.documents.unsplit(scope, project.id, target, 1) or c.embeddings.pending(scope, project.id, target, 1):
+                return False
+            failpoint("reindex.swapping")
+            c.projects.swap(scope, project.id)
+        failpoint("reindex.swapped")
+        return True
+
+    def _sweep(self, scope: Scope, project: Project) -> None:
+        sweep_retired(self.catalog, scope, project.id)
+
+
+def sweep_retired(catalog: Catalog, scope: Scope, project: str) -> int:
+    """Clear rows of retired generations a little at a time, then vectors nobody uses."""
+    swept = 0
+    while True:
+        with catalog.write() as c:
+            count = c.projects.sweep(scope, project, _SWEEP)
+            swept += count
+            if count < _SWEEP:
+                return swept + c.embeddings.sweep(scope, project)

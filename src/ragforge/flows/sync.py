@@ -1,0 +1,94 @@
+"""A folder mirrored into a project: what is new or changed is added, what left the folder leaves the project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragforge.domain.access import Scope
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.library import FileResult, Labels, Outcome, Progress
+from ragforge.errors import NotFound, UserError
+from ragforge.flows.ingest import Ingest
+from ragforge.ingest.walk import Found, Unreadable, find_files
+
+_BATCH = 200
+_POLL_MILLISECONDS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """Mirror a folder, once or for ever."""
+
+    ingest: Ingest
+
+    def once(
+        self,
+        scope: Scope,
+        slug: str,
+        folder: Path,
+        labels: Labels,
+        cancel: Cancel,
+        *,
+        dry_run: bool = False,
+        allow_empty: bool = False,
+    ) -> Iterator[FileResult | Progress]:
+        """Add what is new or changed, then remove what is gone. With `dry_run` only tell what would go."""
+        folder = Path(os.path.abspath(folder.expanduser()))
+        if not folder.is_dir():
+            raise NotFound(f"no folder {folder}", hint="check the path; nothing was removed")
+        gone = self._gone(scope, slug, folder, allow_empty=allow_empty)
+        if dry_run:
+            yield from (FileResult(key, Outcome.REMOVED) for key in gone)
+            return
+        yield from self.ingest.add(scope, slug, [folder], labels, cancel)
+        yield from self._remove(scope, slug, gone, cancel)
+
+    def watch(
+        self, scope: Scope, slug: str, folder: Path, labels: Labels, cancel: Cancel
+    ) -> Iterator[FileResult | Progress]:
+        """Mirror now, and again whenever something in the folder changes, until cancelled."""
+        from watchfiles import watch
+
+        yield from self.once(scope, slug, folder, labels, cancel)
+        yield Progress("watching", 0, None)
+        changes = watch(folder, rust_timeout=_POLL_MILLISECONDS, yield_on_timeout=True, raise_interrupt=False)
+        for changed in changes:
+            if cancel.is_set:
+                return
+            if changed:
+                yield from self.once(scope, slug, folder, labels, cancel, allow_empty=True)
+                yield Progress("watching", 0, None)
+
+    def _gone(self, scope: Scope, slug: str, folder: Path, *, allow_empty: bool) -> list[str]:
+        """Known paths below the folder that are no longer there. What lies in an unreadable place is not gone."""
+        found = list(find_files([folder], self.ingest.workspace))
+        present = {file.path for file in found if isinstance(file, Found)}
+        hidden = tuple(place.path for place in found if isinstance(place, Unreadable))
+        with self.ingest.catalog.read() as c:
+            project = c.projects.get(scope, slug)
+            known = c.documents.source_keys(scope, project.id, f"{folder}{os.sep}")
+        gone = [key for key in known if key not in present and not key.startswith(hidden)]
+        if gone and not present and not allow_empty:
+            raise UserError(
+                f"{folder} is empty, but {len(gone)} files of it are known",
+                hint="if it is a drive, mount it; to remove them all use ragforge rm or --allow-empty",
+            )
+        return gone
+
+    def _remove(self, scope: Scope, slug: str, gone: list[str], cancel: Cancel) -> Iterator[FileResult]:
+        catalog = self.ingest.catalog
+        for start in range(0, len(gone), _BATCH):
+            cancel.check()
+            keys = gone[start : start + _BATCH]
+            with catalog.write() as c:
+                project = c.projects.get(scope, slug)
+                removed = [c.documents.remove_source(scope, project.id, key) for key in keys]
+            for item in removed:
+                for blob in item.blobs:
+                    self.ingest.blobs.remove(blob)
+            yield from (FileResult(key, Outcome.REMOVED) for key in keys)
+        if gone:
+            catalog.flush()

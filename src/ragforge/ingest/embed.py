@@ -1,0 +1,52 @@
+"""Leaves -> vectors: what was embedded once is not embedded again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+
+import numpy as np
+
+from ragforge.domain.access import Scope
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.documents import Parsed, Split, lead
+from ragforge.domain.tokens import Ints, Matrix, Passage, Tokens
+from ragforge.ports import Catalog, Embedder, Tokenizer
+
+
+def passages(
+    name: str, parsed: Parsed, split: Split, tokens: Tokens, tokenizer: Tokenizer
+) -> list[tuple[bytes, Passage]]:
+    """Each leaf as it is embedded, breadcrumb first, with that text's hash. Only the breadcrumbs are tokenised."""
+    leads = [lead(name, leaf) for leaf in split.leaves]
+    distinct = list(dict.fromkeys(leads))
+    ids: dict[str, Ints] = {text: t.ids for text, t in zip(distinct, tokenizer.encode(distinct), strict=True)}
+    found: list[tuple[bytes, Passage]] = []
+    for before, leaf in zip(leads, split.leaves, strict=True):
+        text = before + parsed.text[leaf.start : leaf.end]
+        found.append(
+            (text_hash(text), Passage(text, np.concatenate((ids[before], tokens.between(leaf.start, leaf.end)))))
+        )
+    return found
+
+
+def text_hash(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=16).digest()
+
+
+def embed_missing(
+    catalog: Catalog,
+    scope: Scope,
+    project: str,
+    embedder: Embedder,
+    wanted: Mapping[bytes, Passage],
+    batch: int,
+    cancel: Cancel,
+) -> Iterator[tuple[list[bytes], Matrix]]:
+    """Vectors of the passages that have none yet, a batch at a time, longest first so that batches pad little."""
+    with catalog.read() as c:
+        known = c.embeddings.known(scope, project, embedder.card.fingerprint, wanted.keys())
+    missing = sorted(wanted.keys() - known, key=lambda h: -len(wanted[h].text))
+    for start in range(0, len(missing), batch):
+        hashes = missing[start : start + batch]
+        yield hashes, embedder.embed([wanted[h] for h in hashes], cancel)

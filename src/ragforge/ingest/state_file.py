@@ -1,0 +1,45 @@
+"""`project_state.json`: what a project holds, derived from the catalog so that people and other tools can read it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ragforge.domain.library import Document, Status
+
+
+def project_state(documents: Sequence[Document], org_context: str) -> str:
+    """The file's content. The keys are fixed; readers depend on them."""
+    return json.dumps(
+        {
+            "file_summaries": [
+                {
+                    "filename": document.name,
+                    "uploaded_at": document.created_at.strftime("%Y-%m-%dT%H:%M:%S"),
+                    "summary": document.summary,
+                    "chunk_count": document.chunks,
+                }
+                for document in documents
+                if document.status is Status.READY
+            ],
+            "org_context": org_context,
+        },
+        ensure_ascii=False,
+        indent=2,
+    )
+
+
+def write_if_changed(path: Path, content: str) -> bool:
+    """Replace the file in one step. True if it was another before."""
+    if path.exists() and path.read_text(encoding="utf-8") == content:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".new")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    return True

@@ -1,0 +1,94 @@
+"""Paths -> files. Follows links but no loop; leaves out what no one means to search."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragforge.domain.documents import ParseFailure, Reason
+
+_SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file on disk, as it was when it was seen."""
+
+    path: str
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A path that cannot be read, and why."""
+
+    path: str
+    failure: ParseFailure
+
+
+def find_files(paths: Sequence[str | os.PathLike[str]], workspace: Path) -> Iterator[Found | Unreadable]:
+    """Every file under the paths, once. A path named by the user is taken even if hidden; our own files never are."""
+    own = os.stat(workspace)
+    seen = {(own.st_dev, own.st_ino)}
+    for path in paths:
+        yield from _visit(os.path.abspath(Path(path).expanduser()), seen, workspace)
+
+
+def _visit(path: str, seen: set[tuple[int, int]], workspace: Path) -> Iterator[Found | Unreadable]:
+    try:
+        info = os.stat(path)
+    except OSError as problem:
+        yield Unreadable(path, why_unreadable(problem))
+        return
+    if Path(path).resolve().is_relative_to(workspace):
+        yield Unreadable(path, ParseFailure(Reason.UNSUPPORTED, "lies inside the workspace", "add files from elsewhere"))
+        return
+    if stat.S_ISDIR(info.st_mode):
+        yield from _walk(path, info, seen)
+    elif stat.S_ISREG(info.st_mode):
+        yield Found(path, info.st_size, info.st_mtime_ns)
+    else:
+        yield Unreadable(path, ParseFailure(Reason.UNSUPPORTED, "not a regular file (a pipe, socket or device)"))
+
+
+def _walk(top: str, info: os.stat_result, seen: set[tuple[int, int]]) -> Iterator[Found | Unreadable]:
+    """Folders in order of name, each real folder once, however many links lead to it."""
+    waiting = [(top, info)]
+    while waiting:
+        folder, info = waiting.pop()
+        if (info.st_dev, info.st_ino) in seen:
+            continue
+        seen.add((info.st_dev, info.st_ino))
+        try:
+            with os.scandir(folder) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except OSError as problem:
+            yield Unreadable(folder, why_unreadable(problem))
+            continue
+        below: list[tuple[str, os.stat_result]] = []
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            try:
+                info = entry.stat()
+            except OSError as problem:
+                yield Unreadable(entry.path, why_unreadable(problem))
+                continue
+            if stat.S_ISDIR(info.st_mode):
+                if entry.name not in _SKIPPED_FOLDERS:
+                    below.append((entry.path, info))
+            elif stat.S_ISREG(info.st_mode):
+                yield Found(entry.path, info.st_size, info.st_mtime_ns)
+        waiting += reversed(below)
+
+
+def why_unreadable(problem: OSError) -> ParseFailure:
+    if isinstance(problem, FileNotFoundError):
+        return ParseFailure(Reason.UNREADABLE, "no such file or folder", "check the path; a broken link looks the same")
+    if isinstance(problem, PermissionError):
+        return ParseFailure(Reason.UNREADABLE, "no permission to read it", "change its permissions, then add it again")
+    return ParseFailure(Reason.UNREADABLE, f"cannot be read ({problem.strerror})", "check the disk, then add it again")

@@ -1,0 +1,153 @@
+"""`init`, `doctor`, `check`, `config show`, `models …`: the workspace and what it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragforge.domain.library import Finding
+from ragforge.errors import StoreError
+from ragforge.interfaces.cli.common import Common, command
+from ragforge.interfaces.cli.output import (
+    Column,
+    one_line,
+    paint,
+    plain,
+    print_data,
+    print_json,
+    print_table,
+    say,
+)
+
+CHECK_FAILED = 8
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "init", project=False)(init)
+    command(app, "doctor", project=False)(doctor)
+    command(app, "check")(check)
+    config = typer.Typer(help="Settings and where they come from.", no_args_is_help=True)
+    command(config, "show", project=False)(show_config)
+    app.add_typer(config, name="config")
+    models = typer.Typer(help="Models: which are here, and how to get one.", no_args_is_help=True)
+    command(models, "ls", project=False)(list_models)
+    command(models, "pull", project=False)(pull_model)
+    app.add_typer(models, name="models")
+
+
+def init(common: Common) -> None:
+    """Make a workspace, with a settings file that explains itself. Harmless where one is already."""
+    from ragforge.settings import FILE_NAME, template
+
+    with common.open(create=True) as forge:
+        created, folder = forge.created, forge.workspace
+    file = folder / FILE_NAME
+    try:
+        if not file.exists():
+            file.write_text(template(), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{plain(str(file))} cannot be written: {error.strerror}", hint="check its rights") from error
+    if common.json:
+        print_json({"workspace": folder, "created": created, "settings": file})
+    else:
+        common.say(f"The workspace {plain(str(folder))} is ready. Next: ragforge add PATH")
+
+
+def doctor(common: Common) -> None:
+    """Tell what works, what is missing and how to get it."""
+    with common.open(create=True) as forge:
+        findings = forge.doctor()
+    _conclude(common, findings)
+
+
+def check(
+    common: Common, repair: Annotated[bool, typer.Option("--repair", help="Mend what can be mended")] = False
+) -> None:
+    """Compare what the workspace holds with what it should hold."""
+    with common.open() as forge:
+        findings = forge.check(project=common.project, repair=repair)
+    _conclude(common, findings)
+
+
+def _conclude(common: Common, findings: Sequence[Finding]) -> None:
+    """Print findings; any that is neither fine nor repaired makes the command fail."""
+    failed = [finding for finding in findings if not finding.ok and not finding.repaired]
+    if common.json:
+        print_json({"ok": not failed, "findings": findings})
+    else:
+        for finding in findings:
+            _print_finding(finding)
+    if failed:
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _print_finding(finding: Finding) -> None:
+    mark, colour = ("✓", "green") if finding.ok else ("✓ repaired", "yellow") if finding.repaired else ("✗", "red")
+    print_data(f"{paint(mark, colour)} {one_line(finding.subject)}: {one_line(finding.detail)}")
+    if finding.hint and not finding.ok:
+        print_data(f"  Next: {one_line(finding.hint)}")
+
+
+def show_config(common: Common) -> None:
+    """Print every setting, its value and where the value came from."""
+    from ragforge.settings import FACTS, PROVIDER_KEYS, limit_text
+
+    settings = common.settings()
+    keys = {name: name in settings.secrets for name in sorted({*PROVIDER_KEYS, *settings.secrets})}
+    if common.json:
+        values = {key: {"value": value, "origin": settings.origins[key]} for key, value in settings.values()}
+        workspace = {"value": settings.workspace, "origin": settings.origins["workspace"]}
+        print_json({"workspace": workspace, "settings": values, "keys": keys})
+        return
+    rows = [["workspace", str(settings.workspace), settings.origins["workspace"]]]
+    for key, value in settings.values():
+        shown = (
+            limit_text(value)
+            if FACTS[key].kind == "size"
+            else str(value).lower()
+            if isinstance(value, bool)
+            else str(value)
+        )
+        rows.append([key, shown or "(empty)", settings.origins[key]])
+    rows += [[name, "set" if is_set else "not set", "provider key"] for name, is_set in keys.items()]
+    colours = ["dim" if origin in ("default", "provider key") else "" for _, _, origin in rows]
+    print_table((Column("setting"), Column("value", least=12), Column("from", least=12)), rows, colours)
+
+
+def list_models(common: Common) -> None:
+    """List the models ragforge knows, and which are here."""
+    with common.open(create=True) as forge:
+        models = forge.models()
+    if common.json:
+        print_json({"models": models})
+        return
+    rows = [
+        [model.name, model.kind, "here" if model.present else "missing", one_line(model.detail)] for model in models
+    ]
+    colours = ["" if model.present else "dim" for model in models]
+    print_table((Column("name"), Column("kind"), Column("state"), Column("detail", least=20)), rows, colours)
+    if missing := next((model.name for model in models if not model.present), None):
+        common.say(f"To get one: ragforge models pull {plain(missing)}")
+
+
+def pull_model(
+    common: Common,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The model, as `ragforge models ls` writes it")],
+    source: Annotated[Path | None, typer.Option("--from", metavar="FOLDER", help="Look in this folder first")] = None,
+) -> None:
+    """Get a model's weights, verified by their SHA-256."""
+
+    def tell(text: str) -> None:
+        if not common.quiet:
+            say(one_line(text))
+
+    with common.open(create=True) as forge:
+        forge.pull_model(name, source=source, progress=tell)
+        state = next((model for model in forge.models() if model.name == name), None)
+    if common.json:
+        print_json({"model": state})
+    else:
+        common.say(f"{plain(name)} is here")

@@ -1,0 +1,36 @@
+"""What works here, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ragforge.domain.library import Finding
+from ragforge.domain.models import ModelState
+
+_EXTRAS = {"models": "pydantic_ai", "postgres": "psycopg"}
+_ROOM = 1_000_000_000
+
+
+def examine(workspace: Path, models: Sequence[ModelState], wanted: str) -> Iterator[Finding]:
+    """The machine and the installation; the catalog and the jail report for themselves."""
+    yield Finding(
+        "Python", sys.version_info >= (3, 11), ".".join(map(str, sys.version_info[:3])), "install Python 3.11"
+    )
+    writable = os.access(workspace, os.W_OK)
+    yield Finding("workspace", writable, str(workspace), "change its permissions or choose another --workspace")
+    free = shutil.disk_usage(workspace).free
+    yield Finding("free disk space", free > _ROOM, f"{free / 1e9:.1f} GB", "free some space")
+    for model in models:
+        needed = model.name == wanted
+        detail = str(model.where) if model.verified else model.problem or "not here"
+        yield Finding(f"model {model.name}", model.verified or not needed, detail, f"ragforge models pull {model.name}")
+    for extra, module in _EXTRAS.items():
+        there = importlib.util.find_spec(module) is not None
+        yield Finding(
+            f"extra {extra}", True, "installed" if there else f'not installed: pip install "ragforge[{extra}]"'
+        )

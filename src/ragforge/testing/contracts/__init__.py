@@ -1,0 +1,1 @@
+"""Contract suites: a new adapter subclasses one and must pass it."""

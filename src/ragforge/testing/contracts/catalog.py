@@ -1,0 +1,1148 @@
+"""What every catalog keeps. Subclass, give the fixture `catalog` (on the fixture `clock`), and pytest runs it all."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.documents import Mark, Parsed, Reason, Split, TextKind, chunk_id, version_id
+from ragforge.domain.library import (
+    Change,
+    Document,
+    Generation,
+    Job,
+    JobState,
+    Labels,
+    Op,
+    Outcome,
+    Progress,
+    Publication,
+    Status,
+    StoredText,
+)
+from ragforge.domain.strategy import Strategy
+from ragforge.errors import NotAllowed, NotFound, Outdated, UserError
+from ragforge.operate.access import owner
+from ragforge.ports import Catalog, Changes, Documents, Embeddings, Jobs, Projects, Unit
+from ragforge.testing.shelf import (
+    BROKEN,
+    CARD,
+    CRASHED,
+    OTHER_CARD,
+    ManualClock,
+    Shelf,
+    file,
+    hash_of,
+    split_into,
+    vectors,
+)
+
+WORDS = "The refund window for chairs is thirty days from delivery. Tables may be returned within sixty days."
+HARD_TEXTS = [
+    "plain " * 30,
+    "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 beyond the first plane 👩‍👩‍👧‍👦🎉 " * 6,
+    "e\u0301a\u0308o\u0302 combining n\u0303 " * 10,
+    "日本語の文書です。検索できますか？漢字𠮷野家。" * 6,
+    "mixed é 😀 漢\r\n\ttabs\n\n" * 8,
+    "x",
+]
+
+
+GENERATION = Generation(1, 1, Strategy(), "splitter/1", CARD.name, CARD.fingerprint)
+STORED = StoredText("0" * 16, 1, "a", Parsed(WORDS))
+
+
+def texts(count: int) -> list[str]:
+    return [
+        f"Document number {number} tells of shelf {number * 7} in the cellar of the library." for number in range(count)
+    ]
+
+
+def scope_of(*projects: str, clearance: Clearance = Clearance.RESTRICTED) -> Scope:
+    """A caller who reaches these projects only."""
+    return replace(owner(), principal="guest", owner="guest", projects=frozenset(projects), clearance=clearance)
+
+
+class CatalogContract:
+    """The truth: what was published can be read, what was removed is gone, and nobody sees half of it."""
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+    @pytest.fixture
+    def catalog(self, clock: ManualClock) -> Catalog:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def shelf(self, catalog: Catalog) -> Shelf:
+        return Shelf.create(catalog)
+
+    # -- projects
+
+    def test_projects_are_created_listed_renamed_removed(self, catalog: Catalog) -> None:
+        scope = owner()
+        zoo, ant = Shelf.create(catalog, "zoo").project, Shelf.create(catalog, "ant").project
+        with catalog.read() as unit:
+            assert unit.projects.all(scope) == [ant, zoo]
+            assert unit.projects.get(scope, "ant") == ant
+            assert unit.projects.org_context(scope, ant.id) == ""
+        assert (ant.strategy, ant.chunker, ant.embedder, ant.generation) == (Strategy(), "splitter/1", "hashing", 1)
+        with catalog.write() as unit:
+            unit.projects.rename(scope, ant.id, "Bee", "bee")
+            unit.projects.remove(scope, zoo.id)
+        with catalog.read() as unit:
+            (left,) = unit.projects.all(scope)
+            assert (left.id, left.name, left.slug) == (ant.id, "Bee", "bee")
+            with pytest.raises(NotFound):
+                unit.projects.get(scope, "zoo")
+
+    def test_a_slug_is_taken_once(self, catalog: Catalog) -> None:
+        Shelf.create(catalog, "one")
+        two = Shelf.create(catalog, "two")
+        with pytest.raises(UserError, match="exists already"):
+            Shelf.create(catalog, "one")
+        with pytest.raises(UserError, match="exists already"), catalog.write() as unit:
+            unit.projects.rename(owner(), two.id, "One", "one")
+        with catalog.write() as unit:
+            unit.projects.rename(owner(), two.id, "TWO", "two")
+
+    def test_removing_a_project_leaves_nothing_of_it(self, catalog: Catalog, shelf: Shelf) -> None:
+        other = Shelf.create(catalog, "other")
+        pages = file("/a", WORDS)
+        shelf.publish(pages)
+        other.publish(file("/a", WORDS))
+        with catalog.write() as unit:
+            unit.projects.remove(owner(), shelf.id)
+        assert other.texts() == {WORDS}
+        assert other.known(pages.hashes) == set(pages.hashes)
+        assert other.faults() == []
+
+    # -- publishing
+
+    def test_a_new_file_can_be_read_back(self, shelf: Shelf) -> None:
+        published = shelf.publish(file("/docs/a.md", WORDS, labels=Labels("manual", ("x", "ü"), Clearance.PUBLIC)))[0]
+        assert (published.outcome, published.replaced, published.obsolete_blobs) == (Outcome.READY, False, ())
+        (found,) = shelf.documents()
+        assert found == shelf.document(published.document)
+        assert (found.id, found.name, found.status, found.enabled) == (published.document, "a.md", Status.READY, True)
+        assert found.labels == Labels("manual", ("x", "ü"), Clearance.PUBLIC)
+        assert (found.characters, found.chunks, found.title, found.summary) == (len(WORDS), 6, "Title", "summary")
+        assert [source.key for source in found.sources] == ["/docs/a.md"]
+        assert found.problem is None
+        assert shelf.text(found.id) == WORDS
+        assert "".join(chunk.text for chunk in shelf.chunks(found.id)) == WORDS
+
+    def test_chunk_ids_follow_from_what_they_are(self, shelf: Shelf) -> None:
+        publication = file("/a", WORDS)
+        (published,) = shelf.publish(publication)
+        version = version_id(publication.source.sha256, "markdown/1", "a")
+        for chunk in shelf.chunks(published.document):
+            assert chunk.version == version
+            assert chunk.id == chunk_id(shelf.id, published.document, version, chunk.position, "splitter/1")
+            assert (chunk.generation, chunk.project, chunk.document) == (1, shelf.id, published.document)
+            assert chunk.locator == publication.split.leaves[chunk.position].locator
+
+    def test_changing_back_gives_the_same_chunk_ids(self, shelf: Shelf) -> None:
+        document = shelf.add("/a", WORDS).document
+        before = [chunk.id for chunk in shelf.chunks(document)]
+        shelf.add("/a", "something else")
+        assert shelf.add("/a", WORDS).document == document
+        assert [chunk.id for chunk in shelf.chunks(document)] == before
+
+    @pytest.mark.parametrize("text", HARD_TEXTS, ids=range(len(HARD_TEXTS)))
+    def test_texts_are_exact_slices(self, shelf: Shelf, text: str) -> None:
+        (published,) = shelf.publish(file("/a", text, size=17, overlap=5))
+        chunks = shelf.chunks(published.document)
+        assert [chunk.text for chunk in chunks] == [text[chunk.start : chunk.end] for chunk in chunks]
+        assert shelf.text(published.document) == text
+
+    def test_the_same_file_again_is_unchanged(self, shelf: Shelf) -> None:
+        first = shelf.add("/a", WORDS)
+        again = file("/a", WORDS)
+        seq = shelf.last_change()
+        (second,) = shelf.publish(again)
+        assert (second.outcome, second.document, second.replaced) == (Outcome.UNCHANGED, first.document, False)
+        assert second.obsolete_blobs == (again.blob,)
+        assert shelf.changes(seq) == []
+
+    def test_the_same_bytes_elsewhere_are_one_document(self, shelf: Shelf) -> None:
+        first = shelf.add("/a", WORDS)
+        seq, copy = shelf.last_change(), file("/b", WORDS)
+        (second,) = shelf.publish(copy)
+        assert (second.outcome, second.document, second.replaced) == (Outcome.DUPLICATE, first.document, False)
+        assert second.obsolete_blobs == (copy.blob,)
+        assert [source.key for source in shelf.document(first.document).sources] == ["/a", "/b"]
+        assert shelf.changes(seq) == []
+
+    def test_the_same_bytes_twice_in_one_batch_are_one_document(self, shelf: Shelf) -> None:
+        assert shelf.outcomes(file("/a", WORDS), file("/b", WORDS)) == [Outcome.READY, Outcome.DUPLICATE]
+        assert len(shelf.documents()) == 1
+
+    def test_a_changed_file_replaces_its_text(self, shelf: Shelf) -> None:
+        old, new = file("/a", texts(1)[0]), file("/a", WORDS)
+        (first,) = shelf.publish(old)
+        (second,) = shelf.publish(new)
+        assert (second.document, second.outcome, second.replaced) == (first.document, Outcome.READY, True)
+        assert second.obsolete_blobs == (old.blob,)
+        assert shelf.texts() == {WORDS}
+        assert shelf.known(old.hashes) == set()
+        assert shelf.faults() == []
+
+    def test_a_changed_copy_leaves_the_others_alone(self, shelf: Shelf) -> None:
+        first = shelf.add("/a", WORDS)
+        shelf.add("/b", WORDS)
+        changed = shelf.add("/a", "now different")
+        assert changed.document != first.document
+        assert changed.obsolete_blobs == ()
+        assert [s.key for s in shelf.document(first.document).sources] == ["/b"]
+        assert shelf.text(first.document) == WORDS
+        assert shelf.text(changed.document) == "now different"
+
+    def test_a_file_that_becomes_a_copy_moves_and_its_document_goes(self, shelf: Shelf) -> None:
+        a, c = file("/a", texts(1)[0]), file("/c", WORDS)
+        shelf.publish(a, c)
+        moved = shelf.add("/a", WORDS)
+        assert (moved.outcome, moved.replaced) == (Outcome.DUPLICATE, True)
+        assert a.blob in moved.obsolete_blobs
+        (left,) = shelf.documents()
+        assert left.id == moved.document
+        assert {source.key for source in left.sources} == {"/a", "/c"}
+        assert shelf.known(a.hashes) == set()
+        assert shelf.faults() == []
+
+    def test_two_files_swap_their_bytes_in_one_batch(self, shelf: Shelf) -> None:
+        one, two = texts(2)
+        shelf.publish(file("/a", one), file("/b", two))
+        shelf.publish(file("/a", two), file("/b", one))
+        assert {(d.sources[0].key, shelf.text(d.id)) for d in shelf.documents()} == {("/a", two), ("/b", one)}
+        assert shelf.faults() == []
+
+    def test_one_path_twice_in_one_batch_ends_as_the_last(self, shelf: Shelf) -> None:
+        one, two = texts(2)
+        shelf.publish(file("/a", one), file("/a", two))
+        assert shelf.texts() == {two}
+        assert self.follow(shelf, []) == self.visible(shelf)
+        assert shelf.faults() == []
+
+    # -- files that cannot be read
+
+    def test_a_failed_file_is_kept_with_its_reason(self, shelf: Shelf) -> None:
+        published = shelf.add("/a", "bytes", BROKEN)
+        assert published.outcome == Outcome.FAILED
+        found = shelf.document(published.document)
+        assert found.status == Status.FAILED
+        assert found.problem is not None
+        assert (found.problem.reason, found.problem.message, found.problem.hint) == (
+            BROKEN.reason,
+            BROKEN.message,
+            BROKEN.hint,
+        )
+        assert (shelf.text(found.id), shelf.chunks(found.id), shelf.changes()) == ("", [], [])
+
+    def test_a_failed_new_version_keeps_the_readable_one(self, shelf: Shelf) -> None:
+        old = file("/a", WORDS)
+        (first,) = shelf.publish(old)
+        second = shelf.add("/a", "broken bytes", BROKEN)
+        assert (second.document, second.outcome, second.obsolete_blobs) == (first.document, Outcome.FAILED, ())
+        found = shelf.document(first.document)
+        assert found.status == Status.READY
+        assert found.problem is not None
+        assert found.sha256 == old.source.sha256
+        assert shelf.text(found.id) == WORDS
+        assert shelf.faults() == []
+
+    def test_a_readable_version_after_a_failed_one_replaces_both(self, shelf: Shelf) -> None:
+        old, broken = file("/a", WORDS), file("/a", "broken", failure=BROKEN)
+        shelf.publish(old)
+        shelf.publish(broken)
+        mended = shelf.add("/a", "mended")
+        assert set(mended.obsolete_blobs) == {old.blob, broken.blob}
+        found = shelf.document(mended.document)
+        assert found.problem is None
+        assert shelf.texts() == {"mended"}
+        assert shelf.faults() == []
+
+    def test_going_back_to_the_readable_bytes_clears_the_problem(self, shelf: Shelf) -> None:
+        broken = file("/a", "broken", failure=BROKEN)
+        shelf.add("/a", WORDS)
+        shelf.publish(broken)
+        back = shelf.add("/a", WORDS)
+        assert broken.blob in back.obsolete_blobs
+        assert shelf.document(back.document).problem is None
+        with shelf.catalog.read() as unit:
+            assert unit.documents.sources(owner(), shelf.id, ["/a"])["/a"][1] == Status.READY
+            assert unit.documents.versions_with(owner(), shelf.id, [broken.source.sha256]) == frozenset()
+        assert shelf.faults() == []
+
+    def test_a_problem_leaves_with_the_path_that_had_it(self, shelf: Shelf) -> None:
+        document = shelf.add("/a", WORDS).document
+        shelf.add("/a", "broken", BROKEN)
+        shelf.add("/b", WORDS)
+        assert shelf.document(document).problem is not None
+        shelf.add("/a", "mended")
+        assert shelf.document(document).problem is None
+        shelf.add("/b", "broken", BROKEN)
+        shelf.add("/c", WORDS)
+        shelf.remove_source("/b")
+        assert shelf.document(document).problem is None
+        assert shelf.faults() == []
+
+    def test_a_retry_can_succeed(self, shelf: Shelf) -> None:
+        broken = file("/a", WORDS, failure=CRASHED)
+        (first,) = shelf.publish(broken)
+        second = shelf.add("/a", WORDS)
+        assert (second.document, second.outcome) == (first.document, Outcome.READY)
+        assert second.obsolete_blobs == (broken.blob,)
+        assert shelf.texts() == {WORDS}
+        assert shelf.document(first.document).problem is None
+
+    def test_three_strikes_are_quarantine(self, shelf: Shelf) -> None:
+        outcomes = [shelf.add("/a", "bomb", CRASHED).outcome for _ in range(3)]
+        assert outcomes == [Outcome.FAILED, Outcome.FAILED, Outcome.QUARANTINED]
+        (found,) = shelf.documents()
+        assert found.status == Status.QUARANTINED
+        with shelf.catalog.read() as unit:
+            assert unit.documents.all(owner(), shelf.id, Status.QUARANTINED) == [found]
+            assert unit.documents.all(owner(), shelf.id, Status.READY) == []
+
+    @pytest.mark.parametrize("reason", list(Reason))
+    def test_only_what_breaks_the_parser_is_a_strike(self, shelf: Shelf, reason: Reason) -> None:
+        failure = replace(BROKEN, reason=reason)
+        last = [shelf.add("/a", "bytes", failure).outcome for _ in range(4)][-1]
+        strike = reason in (Reason.TIMEOUT, Reason.MEMORY, Reason.CRASHED)
+        assert last == (Outcome.QUARANTINED if strike else Outcome.FAILED)
+
+    def test_copies_of_a_broken_file_in_one_batch_are_one_document(self, shelf: Shelf) -> None:
+        copies = [file(key, "bytes", failure=CRASHED) for key in ("/a", "/b", "/c", "/d")]
+        assert {published.document for published in shelf.publish(*copies)} == {shelf.documents()[0].id}
+        (found,) = shelf.documents()
+        assert [source.key for source in found.sources] == ["/a", "/b", "/c", "/d"]
+        assert found.status == Status.FAILED, "four copies tried once are one strike"
+        assert shelf.faults() == []
+
+    def test_a_broken_and_a_readable_copy_in_one_batch_are_readable(self, shelf: Shelf) -> None:
+        shelf.publish(file("/a", WORDS, failure=CRASHED), file("/b", WORDS))
+        assert shelf.texts() == {WORDS}
+        assert shelf.faults() == []
+
+    # -- sources, names, labels
+
+    def test_sources_tell_what_was_seen_where(self, shelf: Shelf) -> None:
+        good, bad = file("/docs/a_b.md", WORDS), file("/docs/axb.md", "bytes", failure=BROKEN)
+        shelf.publish(good, bad, file("/Docs/c.md", "elsewhere"))
+        with shelf.catalog.read() as unit:
+            found = unit.documents.sources(owner(), shelf.id, ["/docs/a_b.md", "/docs/axb.md", "/nowhere"])
+            assert found == {
+                "/docs/a_b.md": (good.source, Status.READY),
+                "/docs/axb.md": (bad.source, Status.FAILED),
+            }
+            keys = unit.documents.source_keys
+            assert set(keys(owner(), shelf.id, "/docs/")) == {"/docs/a_b.md", "/docs/axb.md"}
+            assert keys(owner(), shelf.id, "/docs/a_") == ["/docs/a_b.md"]
+            held = unit.documents.versions_with(owner(), shelf.id, [good.source.sha256, "0" * 64])
+            assert held == {good.source.sha256}
+            assert set(unit.documents.blobs(owner())) >= {good.blob, bad.blob}
+
+    def test_usage_counts_documents_and_all_their_bytes(self, shelf: Shelf) -> None:
+        shelf.add("/a", "12345")
+        shelf.add("/b", "12345")
+        shelf.add("/c", "1234567")
+        shelf.add("/c", "123", BROKEN)
+        with shelf.catalog.read() as unit:
+            assert unit.documents.usage(owner(), shelf.id) == (2, 15)
+
+    def test_a_document_goes_with_its_last_source(self, shelf: Shelf) -> None:
+        original = file("/a", WORDS)
+        shelf.publish(original, file("/b", WORDS))
+        assert shelf.remove_source("/a") == []
+        assert shelf.texts() == {WORDS}
+        assert shelf.remove_source("/b") == [original.blob]
+        assert shelf.documents() == []
+        assert shelf.remove_source("/b") == []
+        assert shelf.faults() == []
+
+    def test_removing_a_document_returns_all_its_bytes(self, shelf: Shelf) -> None:
+        old, broken = file("/a", WORDS), file("/a", "broken", failure=BROKEN)
+        shelf.publish(old)
+        (published,) = shelf.publish(broken)
+        assert set(shelf.remove(published.document)) == {old.blob, broken.blob}
+        assert shelf.documents() == []
+        with pytest.raises(NotFound):
+            shelf.remove(published.document)
+        with pytest.raises(NotFound):
+            shelf.text(published.document)
+
+    def test_files_are_found_by_id_name_and_path(self, shelf: Shelf) -> None:
+        one = shelf.publish(file("/docs/report.md", WORDS), file("/docs/50%_done.md", "other"))[0].document
+        shelf.publish(file("/mail/copy.md", WORDS))
+        with shelf.catalog.read() as unit:
+
+            def find(name: str) -> list[str]:
+                return unit.documents.find(owner(), shelf.id, name)
+
+            for name in (one, one[:4], one[:10], "report.md", "/docs/report.md", "copy.md", "/mail/copy.md"):
+                assert find(name) == [one], name
+            for name in (one[:3], "report", "/docs", "%", "____", "nothing", ""):
+                assert find(name) == [], name
+
+    def test_labels_and_switches_reach_the_documents_and_the_log(self, shelf: Shelf) -> None:
+        one, two = (p.document for p in shelf.publish(file("/a", "first"), file("/b", "second")))
+        seq = shelf.last_change()
+        with shelf.catalog.write() as unit:
+            unit.documents.enable(owner(), shelf.id, [one], False)
+            unit.documents.label(
+                owner(), shelf.id, [one, two], source_type="mail", tags=("a", "ß"), confidentiality=Clearance.PUBLIC
+            )
+            unit.documents.label(owner(), shelf.id, [two], source_type=None, tags=[], confidentiality=None)
+            unit.documents.label(owner(), shelf.id, [two], source_type=None, tags=None, confidentiality=None)
+        assert not shelf.document(one).enabled
+        assert shelf.document(two).enabled
+        assert shelf.document(one).labels == Labels("mail", ("a", "ß"), Clearance.PUBLIC)
+        assert shelf.document(two).labels == Labels("mail", (), Clearance.PUBLIC)
+        changes = shelf.changes(seq)
+        assert [change.op for change in changes] == [Op.META] * 4
+        assert len({change.document for change in changes}) == 2
+        with pytest.raises(NotFound), shelf.catalog.write() as unit:
+            unit.documents.enable(owner(), shelf.id, [one, "missing"], True)
+        assert not shelf.document(one).enabled, "all or none"
+
+    def test_labels_outlive_a_change_of_the_file(self, shelf: Shelf) -> None:
+        document = shelf.add("/a", WORDS).document
+        with shelf.catalog.write() as unit:
+            unit.documents.label(
+                owner(), shelf.id, [document], source_type="law", tags=None, confidentiality=Clearance.RESTRICTED
+            )
+            unit.documents.enable(owner(), shelf.id, [document], False)
+        shelf.add("/a", "changed")
+        found = shelf.document(document)
+        assert (found.labels.source_type, found.labels.confidentiality) == ("law", Clearance.RESTRICTED)
+        assert not found.enabled
+
+    def test_phrases_of_other_documents_are_known(self, shelf: Shelf) -> None:
+        other = Shelf.create(shelf.catalog, "other")
+        one = shelf.add("/a", "alpha beta gamma").document
+        other.add("/b", "beta delta")
+        with shelf.catalog.read() as unit:
+            assert unit.documents.occurs_elsewhere(owner(), shelf.id, one, "beta")
+            assert not unit.documents.occurs_elsewhere(owner(), shelf.id, one, "alpha")
+
+    def test_many_ids_at_once(self, shelf: Shelf) -> None:
+        document = shelf.add("/a", WORDS).document
+        ids = [f"{number:016x}" for number in range(70_000)] + [document]
+        with shelf.catalog.read() as unit:
+            assert [found.id for found in unit.documents.get(owner(), shelf.id, ids)] == [document]
+            assert set(unit.documents.sources(owner(), shelf.id, [*ids, "/a"])) == {"/a"}
+            hashes = [number.to_bytes(16, "big") for number in range(70_000)]
+            assert unit.embeddings.known(owner(), shelf.id, CARD.fingerprint, hashes) == set()
+
+    # -- vectors
+
+    def test_vectors_are_put_once(self, shelf: Shelf) -> None:
+        publication = file("/a", WORDS)
+        shelf.publish(publication)
+        with shelf.catalog.write() as unit:
+            before = sorted(unit.embeddings.sample(owner(), shelf.id, shelf.documents()[0].id, 100))
+            hashes = publication.hashes
+            unit.embeddings.put(owner(), shelf.id, CARD, hashes, vectors(hashes) + 1)
+            assert sorted(unit.embeddings.sample(owner(), shelf.id, shelf.documents()[0].id, 100)) == before
+        assert before == sorted(row.tobytes() for row in vectors(publication.hashes))
+
+    def test_vectors_are_known_by_model(self, shelf: Shelf) -> None:
+        publication = file("/a", WORDS)
+        shelf.publish(publication)
+        unknown = hash_of("never seen")
+        assert shelf.known([*publication.hashes, unknown]) == set(publication.hashes)
+        assert shelf.known(publication.hashes, OTHER_CARD) == set()
+
+    def test_a_vector_stays_while_another_document_uses_its_text(self, shelf: Shelf) -> None:
+        shared = "The same first forty characters, always. "[:40]
+        one, two = file("/x/a", shared + "and then one thing"), file("/y/a", shared + "and then another")
+        first, second = shelf.publish(one, two)
+        both = set(one.hashes) & set(two.hashes)
+        assert both
+        with shelf.catalog.read() as unit:
+            sampled = unit.embeddings.sample(owner(), shelf.id, first.document, 100)
+        own = [text_hash for text_hash in one.hashes if text_hash not in both]
+        assert sorted(sampled) == sorted(row.tobytes() for row in vectors(own))
+        shelf.remove(first.document)
+        assert shelf.known(one.hashes) == both
+        shelf.remove(second.document)
+        assert shelf.known([*one.hashes, *two.hashes]) == set()
+
+    def test_projects_do_not_share_vectors(self, shelf: Shelf) -> None:
+        other = Shelf.create(shelf.catalog, "other")
+        publication = file("/a", WORDS)
+        (published,) = shelf.publish(publication)
+        assert other.known(publication.hashes) == set()
+        other.publish(file("/a", WORDS))
+        shelf.remove(published.document)
+        assert shelf.known(publication.hashes) == set()
+        assert other.known(publication.hashes) == set(publication.hashes)
+        assert other.faults() == []
+
+    def test_files_without_their_vectors_are_refused(self, shelf: Shelf) -> None:
+        publication = file("/a", WORDS)
+        with pytest.raises(Outdated), shelf.catalog.write() as unit:
+            unit.documents.publish(owner(), shelf.id, 1, [publication])
+        with pytest.raises(Outdated), shelf.catalog.write() as unit:
+            hashes = publication.hashes
+            unit.embeddings.put(owner(), shelf.id, OTHER_CARD, hashes, vectors(hashes))
+            unit.documents.publish(owner(), shelf.id, 1, [publication])
+        assert shelf.documents() == []
+        assert shelf.known(publication.hashes, OTHER_CARD) == set()
+
+    def test_files_of_another_generation_are_refused(self, shelf: Shelf) -> None:
+        with pytest.raises(Outdated), shelf.catalog.write() as unit:
+            unit.documents.publish(owner(), shelf.id, 2, [file("/a", "text", failure=BROKEN)])
+        shelf.add("/a", WORDS)
+        shelf.reindex("splitter/2", CARD, 30)
+        with pytest.raises(Outdated), shelf.catalog.write() as unit:
+            unit.documents.publish(owner(), shelf.id, 1, [file("/b", "text", failure=BROKEN)])
+
+    # -- generations
+
+    def test_readers_see_the_old_generation_until_the_swap(self, shelf: Shelf) -> None:
+        document = shelf.add("/a", WORDS).document
+        before = shelf.chunks(document)
+        generation = shelf.begin("splitter/2", CARD)
+        assert (generation.number, generation.chunks, generation.chunker) == (2, 2, "splitter/2")
+        assert shelf.split(generation, 10) == 1
+        assert shelf.split(generation, 10) == 0
+        assert shelf.chunks(document) == before
+        assert shelf.embed(generation, CARD) > 0
+        assert shelf.embed(generation, CARD) == 0
+        assert (shelf.chunks(document), shelf.live().number) == (before, 1)
+        shelf.swap(CARD)
+        after = shelf.chunks(document)
+        assert not {c.id for c in before} & {c.id for c in after}
+        assert {c.generation for c in after} == {2}
+        assert all(c.text == WORDS[c.start : c.end] for c in after)
+        assert shelf.document(document).chunks == len(after) > len(before)
+        assert shelf.changes()[-1].op == Op.GENERATION
+        assert shelf.text(document) == WORDS
+        with shelf.catalog.read() as unit:
+            assert unit.projects.get(owner(), "demo").generation == 2
+            assert unit.projects.building(owner(), shelf.id) is None
+
+    def test_sweeping_clears_what_was_retired(self, shelf: Shelf) -> None:
+        old = file("/a", WORDS)
+        shelf.publish(old)
+        shelf.reindex("splitter/2", CARD, 10)
+        assert shelf.known(old.hashes) == set()
+        assert shelf.faults() == []
+        with shelf.catalog.write() as unit:
+            assert unit.projects.sweep(owner(), shelf.id, 10) == 0
+
+    def test_sweeping_goes_on_where_it_stopped(self, shelf: Shelf) -> None:
+        shelf.publish(*(file(f"/{n}", text) for n, text in enumerate(texts(5))))
+        generation = shelf.begin("splitter/2", CARD)
+        shelf.split(generation, 10)
+        shelf.embed(generation, CARD)
+        shelf.swap(CARD)
+        with shelf.catalog.write() as unit:
+            assert [unit.projects.sweep(owner(), shelf.id, 2) for _ in range(4)] == [2, 2, 1, 0]
+        assert shelf.texts() == set(texts(5))
+
+    def test_a_change_of_model_keeps_the_chunks(self, shelf: Shelf) -> None:
+        publication = file("/a", WORDS)
+        document = shelf.publish(publication)[0].document
+        before = shelf.chunks(document)
+        generation = shelf.begin("splitter/1", OTHER_CARD)
+        assert (generation.number, generation.chunks) == (2, 1)
+        assert shelf.split(generation, 10) == 0
+        assert shelf.embed(generation, OTHER_CARD) == len(before)
+        shelf.swap(OTHER_CARD)
+        shelf.sweep()
+        assert [replace(chunk, generation=1) for chunk in shelf.chunks(document)] == before
+        assert shelf.known(publication.hashes, OTHER_CARD) == set(publication.hashes)
+        assert shelf.known(publication.hashes, CARD) == set()
+        assert shelf.faults() == []
+
+    def test_pending_text_is_what_was_hashed(self, shelf: Shelf) -> None:
+        publication = file("/docs/näme.md", WORDS)
+        shelf.publish(publication)
+        generation = shelf.begin("splitter/1", OTHER_CARD)
+        with shelf.catalog.read() as unit:
+            pending = unit.embeddings.pending(owner(), shelf.id, generation, 100)
+            assert len(unit.embeddings.pending(owner(), shelf.id, generation, 2)) == 2
+        assert {(hash_of(chunk.text), chunk.text_hash) for chunk in pending} == {(h, h) for h in publication.hashes}
+
+    def test_a_split_is_put_once(self, shelf: Shelf) -> None:
+        document = shelf.add("/a", WORDS).document
+        generation = shelf.begin("splitter/2", CARD)
+        with shelf.catalog.write() as unit:
+            (stored,) = unit.documents.unsplit(owner(), shelf.id, generation, 10)
+            assert (stored.document, stored.name, stored.parsed) == (document, "a", Parsed(WORDS, title="Title"))
+            for size in (10, 20):
+                publication = split_into(file("/a"), stored.parsed, size)
+                unit.documents.put_split(owner(), shelf.id, generation, stored, publication)
+        shelf.embed(generation, CARD)
+        shelf.swap(CARD)
+        shelf.sweep()
+        assert {len(chunk.text) for chunk in shelf.chunks(document)} <= {1, 2, 3, 4, 5}
+        assert shelf.faults() == []
+
+    def test_what_was_parsed_comes_back_for_splitting(self, shelf: Shelf) -> None:
+        marks = (Mark(0, page=1), Mark(10, start=1.5, end=2.0, speaker="Zoë"))
+        parsed = Parsed(WORDS, TextKind.TRANSCRIPT, marks, None, ("a note",))
+        shelf.publish(split_into(file("/a", WORDS), parsed, 30, 10))
+        generation = shelf.begin("splitter/2", CARD)
+        with shelf.catalog.read() as unit:
+            assert unit.documents.unsplit(owner(), shelf.id, generation, 10)[0].parsed == parsed
+
+    def test_a_file_that_left_while_it_was_split_is_passed_over(self, shelf: Shelf) -> None:
+        document = shelf.add("/a", WORDS).document
+        generation = shelf.begin("splitter/2", CARD)
+        with shelf.catalog.read() as unit:
+            (stored,) = unit.documents.unsplit(owner(), shelf.id, generation, 10)
+        shelf.remove(document)
+        with shelf.catalog.write() as unit:
+            publication = split_into(file("/a"), stored.parsed, 10)
+            unit.documents.put_split(owner(), shelf.id, generation, stored, publication)
+        shelf.swap(CARD)
+        assert shelf.documents() == []
+        assert shelf.faults() == []
+
+    def test_begin_resumes_what_has_the_same_settings(self, shelf: Shelf) -> None:
+        shelf.publish(*(file(f"/{n}", text) for n, text in enumerate(texts(3))))
+        first = shelf.begin("splitter/2", CARD)
+        shelf.split(first, 10, limit=2)
+        assert shelf.begin("splitter/2", CARD) == first
+        assert shelf.split(first, 10) == 1
+        assert shelf.begin("splitter/3", CARD).chunker == "splitter/3"
+
+    def test_an_abandoned_generation_leaves_nothing(self, shelf: Shelf) -> None:
+        document = shelf.add("/a", WORDS).document
+        before = shelf.chunks(document)
+        generation = shelf.begin("splitter/2", CARD)
+        shelf.split(generation, 10)
+        shelf.embed(generation, CARD)
+        with shelf.catalog.write() as unit:
+            unit.projects.abandon(owner(), shelf.id)
+            assert unit.projects.building(owner(), shelf.id) is None
+        shelf.sweep()
+        assert shelf.chunks(document) == before
+        assert shelf.faults() == []
+
+    def test_settings_can_return_before_the_sweep(self, shelf: Shelf) -> None:
+        document = shelf.add("/a", WORDS).document
+        before = {chunk.id for chunk in shelf.chunks(document)}
+        for chunker, size in (("splitter/2", 10), ("splitter/1", 40)):
+            generation = shelf.begin(chunker, CARD)
+            shelf.split(generation, size)
+            shelf.embed(generation, CARD)
+            shelf.swap(CARD)
+        assert {chunk.id for chunk in shelf.chunks(document)} == before
+        shelf.sweep()
+        assert shelf.texts() == {WORDS}
+        assert shelf.faults() == []
+
+    def test_an_abandoned_generation_can_be_begun_again(self, shelf: Shelf) -> None:
+        shelf.add("/a", WORDS)
+        generation = shelf.begin("splitter/2", CARD)
+        shelf.split(generation, 10)
+        with shelf.catalog.write() as unit:
+            unit.projects.abandon(owner(), shelf.id)
+        shelf.reindex("splitter/2", CARD, 10)
+        assert shelf.texts() == {WORDS}
+        assert shelf.faults() == []
+
+    def test_a_late_splitter_is_refused(self, shelf: Shelf) -> None:
+        shelf.add("/a", WORDS)
+        stale = shelf.begin("splitter/2", CARD)
+        with shelf.catalog.read() as unit:
+            (stored,) = unit.documents.unsplit(owner(), shelf.id, stale, 10)
+        with shelf.catalog.write() as unit:
+            unit.projects.abandon(owner(), shelf.id)
+        shelf.sweep()
+        shelf.begin("splitter/3", CARD)
+        with pytest.raises(Outdated), shelf.catalog.write() as unit:
+            unit.documents.put_split(owner(), shelf.id, stale, stored, split_into(file("/a"), stored.parsed, 10))
+
+    def test_an_unfinished_generation_does_not_go_live(self, shelf: Shelf) -> None:
+        shelf.publish(file("/a", WORDS), file("/b", "other words"))
+        with pytest.raises(Outdated):
+            shelf.swap(CARD)
+        generation = shelf.begin("splitter/2", CARD)
+        shelf.split(generation, 10, limit=1)
+        shelf.embed(generation, CARD)
+        with pytest.raises(Outdated):
+            shelf.swap(CARD)
+        shelf.split(generation, 10)
+        with pytest.raises(Outdated):
+            shelf.swap(CARD)
+        shelf.embed(generation, CARD)
+        shelf.add("/c", "came in between")
+        with pytest.raises(Outdated):
+            shelf.swap(CARD)
+        assert shelf.live().number == 1
+
+    def test_files_may_come_and_go_while_a_generation_is_built(self, shelf: Shelf) -> None:
+        one, two, three = texts(3)
+        shelf.publish(file("/a", one), file("/b", two))
+        generation = shelf.begin("splitter/2", CARD)
+        shelf.split(generation, 10)
+        shelf.add("/a", three)
+        shelf.remove_source("/b")
+        shelf.add("/c", WORDS)
+        assert shelf.faults() == []
+        shelf.reindex("splitter/2", CARD, 10)
+        assert shelf.texts() == {three, WORDS}
+        assert shelf.faults() == []
+
+    # -- the change log
+
+    def visible(self, shelf: Shelf) -> set[str]:
+        return {chunk.id for document in shelf.documents() for chunk in shelf.chunks(document.id)}
+
+    def follow(self, shelf: Shelf, known: list[Change]) -> set[str]:
+        """The chunks an index holds that follows the log; a new generation is read anew."""
+        held: set[str] = set()
+        for change in known + shelf.changes(known[-1].seq if known else 0):
+            if change.op == Op.PUT and change.chunk:
+                held.add(change.chunk)
+            elif change.op == Op.REMOVE and change.chunk:
+                held.discard(change.chunk)
+        return held
+
+    def test_what_went_is_logged_before_what_came(self, shelf: Shelf) -> None:
+        shelf.publish(file("/a", texts(1)[0]), file("/b", WORDS))
+        seq = shelf.last_change()
+        shelf.publish(file("/a", "new a"), file("/b", "new b"))
+        operations = [change.op for change in shelf.changes(seq)]
+        assert operations == sorted(operations, key=lambda op: op == Op.PUT)
+        assert {Op.PUT, Op.REMOVE} == set(operations)
+        assert self.follow(shelf, []) == self.visible(shelf)
+
+    def test_numbers_rise_and_are_never_reused(self, shelf: Shelf) -> None:
+        seen: list[int] = []
+        for number in range(3):
+            document = shelf.add("/a", f"text {number}").document
+            seen += [change.seq for change in shelf.changes(seen[-1] if seen else 0)]
+        shelf.remove(document)
+        seen += [change.seq for change in shelf.changes(seen[-1])]
+        with shelf.catalog.write() as unit:
+            unit.changes.prune(owner(), shelf.id)
+            unit.projects.remove(owner(), shelf.id)
+        again = Shelf.create(shelf.catalog)
+        again.add("/a", WORDS)
+        seen += [change.seq for change in again.changes()]
+        assert seen == sorted(set(seen))
+
+    def test_the_log_is_read_in_pieces(self, shelf: Shelf) -> None:
+        shelf.add("/a", WORDS)
+        whole = shelf.changes()
+        with shelf.catalog.read() as unit:
+            first = unit.changes.since(owner(), shelf.id, 0, 2)
+            assert first == whole[:2]
+            assert unit.changes.since(owner(), shelf.id, first[-1].seq, 100) == whole[2:]
+            assert unit.changes.last(owner(), shelf.id) == whole[-1].seq
+
+    def test_pruning_without_followers_keeps_the_newest_line(self, shelf: Shelf) -> None:
+        other = Shelf.create(shelf.catalog, "other")
+        other.add("/a", WORDS)
+        shelf.add("/a", WORDS)
+        whole, foreign = shelf.changes(), other.changes()
+        with shelf.catalog.write() as unit:
+            assert unit.changes.prune(owner(), shelf.id) == len(whole) - 1
+            assert unit.changes.prune(owner(), shelf.id) == 0
+        assert shelf.changes() == whole[-1:]
+        assert shelf.last_change() == whole[-1].seq
+        assert other.changes() == foreign
+
+    # -- jobs
+
+    def enqueue(self, shelf: Shelf, kind: str = "add") -> Job:
+        with shelf.catalog.write() as unit:
+            return unit.jobs.enqueue(owner(), shelf.id, kind, {"paths": ["/ü"]})
+
+    def claim(self, shelf: Shelf, worker: str = "w", job: str | None = None, kinds: tuple[str, ...] = ("add",)) -> Job:
+        with shelf.catalog.write() as unit:
+            claimed = unit.jobs.claim(owner(), worker, kinds, 10, job)
+        assert claimed is not None
+        return claimed
+
+    def job(self, shelf: Shelf, job: str) -> Job:
+        with shelf.catalog.read() as unit:
+            (found,) = [known for known in unit.jobs.all(owner(), shelf.id) if known.id == job]
+        return found
+
+    def test_jobs_are_taken_in_order_and_by_kind(self, shelf: Shelf) -> None:
+        first, reindex, second = self.enqueue(shelf), self.enqueue(shelf, "reindex"), self.enqueue(shelf)
+        assert (first.state, first.payload, first.project) == (JobState.QUEUED, {"paths": ["/ü"]}, shelf.id)
+        assert self.claim(shelf).id == first.id
+        assert self.claim(shelf, job=reindex.id, kinds=("add", "reindex")).id == reindex.id
+        taken = self.claim(shelf, "me")
+        assert (taken.id, taken.state, taken.owner, taken.attempts) == (second.id, JobState.RUNNING, "me", 1)
+        with shelf.catalog.write() as unit:
+            assert unit.jobs.claim(owner(), "w", ("add", "reindex"), 10) is None
+            assert [job.id for job in unit.jobs.all(owner())] == [second.id, reindex.id, first.id]
+
+    def test_a_job_is_claimed_once(self, shelf: Shelf) -> None:
+        for _ in range(10):
+            self.enqueue(shelf)
+        start = threading.Barrier(4)
+
+        def work(worker: str) -> list[str]:
+            start.wait()
+            taken: list[str] = []
+            while True:
+                with shelf.catalog.write() as unit:
+                    job = unit.jobs.claim(owner(), worker, ("add",), 60)
+                if job is None:
+                    return taken
+                taken.append(job.id)
+
+        with ThreadPoolExecutor(4) as pool:
+            taken = [job for jobs in pool.map(work, "abcd") for job in jobs]
+        assert len(taken) == len(set(taken)) == 10
+
+    def test_a_dead_workers_job_is_taken_over_and_the_late_one_refused(self, shelf: Shelf, clock: ManualClock) -> None:
+        self.enqueue(shelf)
+        late = self.claim(shelf, "late")
+        clock.advance(11)
+        heir = self.claim(shelf, "heir")
+        assert (heir.id, heir.attempts) == (late.id, 2)
+        assert heir.fence > late.fence
+        with shelf.catalog.write() as unit:
+            assert not unit.jobs.heartbeat(owner(), late, 10, Progress("parse", 9, 9))
+            unit.jobs.finish(owner(), late, "late")
+            assert unit.jobs.heartbeat(owner(), heir, 10, None)
+        found = self.job(shelf, heir.id)
+        assert (found.state, found.owner, found.progress) == (JobState.RUNNING, "heir", None)
+        with shelf.catalog.write() as unit:
+            unit.jobs.finish(owner(), heir)
+            unit.jobs.finish(owner(), heir, "twice")
+        assert (self.job(shelf, heir.id).state, self.job(shelf, heir.id).error) == (JobState.DONE, "")
+
+    def test_heartbeats_keep_the_lease_and_tell_the_progress(self, shelf: Shelf, clock: ManualClock) -> None:
+        self.enqueue(shelf)
+        job = self.claim(shelf)
+        progress = Progress("embed", 3, 10, 40, 20, 1.5)
+        for _ in range(3):
+            clock.advance(9)
+            with shelf.catalog.write() as unit:
+                assert unit.jobs.reap(owner()) == 0
+                assert unit.jobs.heartbeat(owner(), job, 10, progress)
+        assert self.job(shelf, job.id).progress == progress
+
+    def test_three_dead_workers_are_quarantine(self, shelf: Shelf, clock: ManualClock) -> None:
+        queued = self.enqueue(shelf)
+        for attempt in (1, 2, 3):
+            assert self.claim(shelf).attempts == attempt
+            clock.advance(11)
+        with shelf.catalog.write() as unit:
+            assert unit.jobs.reap(owner()) == 1
+            assert unit.jobs.claim(owner(), "w", ("add",), 10) is None
+        found = self.job(shelf, queued.id)
+        assert (found.state, found.owner) == (JobState.QUARANTINED, None)
+        assert found.error
+
+    def test_failures_end_or_return_to_the_queue(self, shelf: Shelf) -> None:
+        queued = self.enqueue(shelf)
+        for state in (JobState.QUEUED, JobState.QUEUED, JobState.QUARANTINED):
+            job = self.claim(shelf)
+            with shelf.catalog.write() as unit:
+                unit.jobs.finish(owner(), job, "broke", retry=True)
+            assert (self.job(shelf, queued.id).state, self.job(shelf, queued.id).error) == (state, "broke")
+        self.enqueue(shelf)
+        job = self.claim(shelf)
+        with shelf.catalog.write() as unit:
+            unit.jobs.finish(owner(), job, "broke")
+        assert self.job(shelf, job.id).state == JobState.FAILED
+
+    def test_jobs_can_be_cancelled(self, shelf: Shelf, clock: ManualClock) -> None:
+        waiting, running, dead = self.enqueue(shelf, "b"), self.enqueue(shelf), self.enqueue(shelf)
+        held, _ = self.claim(shelf), self.claim(shelf)
+        with shelf.catalog.write() as unit:
+            for job in (waiting, running, dead):
+                unit.jobs.cancel(owner(), job.id)
+            assert not unit.jobs.heartbeat(owner(), held, 10, None)
+        assert self.job(shelf, waiting.id).state == JobState.CANCELLED
+        assert self.job(shelf, running.id).cancel_requested
+        clock.advance(11)
+        with shelf.catalog.write() as unit:
+            unit.jobs.finish(owner(), held)
+            unit.jobs.reap(owner())
+        assert {self.job(shelf, job.id).state for job in (running, dead)} == {JobState.CANCELLED}
+        with pytest.raises(NotFound), shelf.catalog.write() as unit:
+            unit.jobs.cancel(owner(), "missing")
+
+    # -- who may see what
+
+    def test_a_foreign_project_looks_like_a_missing_one(self, shelf: Shelf) -> None:
+        mine = Shelf.create(shelf.catalog, "mine")
+        document = shelf.add("/a", WORDS).document
+        guest = scope_of(mine.id)
+        for use in self.uses_of_a_project(document):
+            assert _refusal(shelf, guest, use, shelf.id) == _refusal(shelf, guest, use, "f" * 16), use
+        assert shelf.texts() == {WORDS}
+        with shelf.catalog.read() as unit:
+            assert [project.id for project in unit.projects.all(guest)] == [mine.id]
+            with pytest.raises(NotFound) as foreign:
+                unit.projects.get(guest, "demo")
+            with pytest.raises(NotFound) as missing:
+                unit.projects.get(guest, "omed")
+            assert str(foreign.value).replace("demo", "omed") == str(missing.value)
+            assert list(unit.documents.blobs(guest)) == []
+
+    def uses_of_a_project(self, document: str) -> list[Callable[[Unit, Scope, str], object]]:
+        """Every function that takes a project."""
+        labels = {"source_type": "x", "tags": None, "confidentiality": None}
+        return [
+            lambda u, s, p: u.projects.rename(s, p, "X", "x"),
+            lambda u, s, p: u.projects.remove(s, p),
+            lambda u, s, p: u.projects.org_context(s, p),
+            lambda u, s, p: u.projects.live(s, p),
+            lambda u, s, p: u.projects.building(s, p),
+            lambda u, s, p: u.projects.begin(s, p, Strategy(), "x", CARD),
+            lambda u, s, p: u.projects.abandon(s, p),
+            lambda u, s, p: u.projects.swap(s, p),
+            lambda u, s, p: u.projects.sweep(s, p, 1),
+            lambda u, s, p: u.documents.sources(s, p, ["/a"]),
+            lambda u, s, p: u.documents.source_keys(s, p, "/"),
+            lambda u, s, p: u.documents.usage(s, p),
+            lambda u, s, p: u.documents.versions_with(s, p, ["0"]),
+            lambda u, s, p: u.documents.publish(s, p, 1, [file("/b", "b", failure=BROKEN)]),
+            lambda u, s, p: u.documents.all(s, p),
+            lambda u, s, p: u.documents.get(s, p, [document]),
+            lambda u, s, p: u.documents.find(s, p, document),
+            lambda u, s, p: u.documents.chunks(s, p, document),
+            lambda u, s, p: u.documents.text(s, p, document),
+            lambda u, s, p: u.documents.remove(s, p, document),
+            lambda u, s, p: u.documents.remove_source(s, p, "/a"),
+            lambda u, s, p: u.documents.enable(s, p, [document], False),
+            lambda u, s, p: u.documents.label(s, p, [document], **labels),  # type: ignore[arg-type]
+            lambda u, s, p: u.documents.occurs_elsewhere(s, p, document, "refund"),
+            lambda u, s, p: u.documents.unsplit(s, p, GENERATION, 1),
+            lambda u, s, p: u.documents.put_split(s, p, GENERATION, STORED, file("/a", WORDS)),
+            lambda u, s, p: u.embeddings.known(s, p, CARD.fingerprint, [b"0"]),
+            lambda u, s, p: u.embeddings.put(s, p, CARD, [b"0"], vectors([b"0"])),
+            lambda u, s, p: u.embeddings.sample(s, p, document, 1),
+            lambda u, s, p: u.embeddings.pending(s, p, GENERATION, 1),
+            lambda u, s, p: u.embeddings.sweep(s, p),
+            lambda u, s, p: u.changes.since(s, p, 0, 10),
+            lambda u, s, p: u.changes.last(s, p),
+            lambda u, s, p: u.changes.prune(s, p),
+            lambda u, s, p: u.jobs.enqueue(s, p, "add", {}),
+            lambda u, s, p: u.jobs.all(s, p),
+        ]
+
+    def test_every_function_that_takes_a_project_is_tried(self) -> None:
+        tried = {name for use in self.uses_of_a_project("") for name in use.__code__.co_names}
+        for part in (Projects, Documents, Embeddings, Changes, Jobs):
+            for name, function in vars(part).items():
+                if not name.startswith("_") and "project" in inspect.signature(function).parameters:
+                    assert name in tried, f"{part.__name__}.{name}"
+
+    def test_documents_of_a_foreign_project_are_not_reached_through_ones_own(self, shelf: Shelf) -> None:
+        mine = Shelf.create(shelf.catalog, "mine")
+        foreign = shelf.add("/a", WORDS).document
+        own = mine.add("/a", "my own words").document
+        guest = scope_of(mine.id)
+        for use in self.uses_of_a_document():
+            assert _refusal(shelf, guest, partial(use, mine.id), foreign) == _refusal(
+                shelf, guest, partial(use, mine.id), "f" * 16
+            ), use
+        with shelf.catalog.read() as unit:
+            assert unit.documents.find(guest, mine.id, foreign) == []
+            assert unit.documents.get(guest, mine.id, [foreign]) == []
+            assert unit.embeddings.sample(guest, mine.id, foreign, 10) == []
+            assert not unit.documents.occurs_elsewhere(guest, mine.id, own, "refund")
+            assert unit.documents.occurs_elsewhere(owner(), mine.id, own, "refund")
+        assert shelf.document(foreign).enabled
+
+    def uses_of_a_document(self) -> list[Callable[[str, Unit, Scope, str], object]]:
+        return [
+            lambda p, u, s, d: u.documents.chunks(s, p, d),
+            lambda p, u, s, d: u.documents.text(s, p, d),
+            lambda p, u, s, d: u.documents.remove(s, p, d),
+            lambda p, u, s, d: u.documents.enable(s, p, [d], False),
+            lambda p, u, s, d: u.documents.label(s, p, [d], source_type="x", tags=None, confidentiality=None),
+            lambda p, u, s, d: u.documents.occurs_elsewhere(s, p, d, "words"),
+        ]
+
+    def test_a_guest_names_no_projects(self, shelf: Shelf) -> None:
+        """Names are one space: who may take one learns which are taken."""
+        guest = scope_of(shelf.id)
+        for slug in ("demo", "free"):
+            with pytest.raises(NotAllowed) as refused, shelf.catalog.write() as unit:
+                unit.projects.create(guest, slug, slug, Strategy(), "x", CARD)
+            assert slug not in str(refused.value)
+            with pytest.raises(NotAllowed), shelf.catalog.write() as unit:
+                unit.projects.rename(guest, shelf.id, slug, slug)
+
+    def test_foreign_jobs_are_out_of_reach(self, shelf: Shelf, clock: ManualClock) -> None:
+        mine = Shelf.create(shelf.catalog, "mine")
+        guest = scope_of(mine.id)
+        foreign, own = self.enqueue(shelf), self.enqueue(mine)
+        with shelf.catalog.write() as unit:
+            assert [job.id for job in unit.jobs.all(guest)] == [own.id]
+            assert unit.jobs.claim(guest, "w", ("add",), 10, foreign.id) is None
+            claimed = unit.jobs.claim(guest, "w", ("add",), 10)
+            assert claimed is not None
+            assert claimed.id == own.id
+            assert unit.jobs.claim(guest, "w", ("add",), 10) is None
+        held = self.claim(shelf)
+        with shelf.catalog.write() as unit:
+            assert not unit.jobs.heartbeat(guest, held, 10, None)
+            unit.jobs.finish(guest, held)
+            clock.advance(11)
+            assert unit.jobs.reap(guest) == 1
+            for job in (foreign.id, "f" * 16):
+                with pytest.raises(NotFound, match=f"no job '{job}'"):
+                    unit.jobs.cancel(guest, job)
+        assert self.job(shelf, foreign.id).state == JobState.RUNNING
+
+    def test_documents_above_the_clearance_do_not_show(self, shelf: Shelf) -> None:
+        labels = Labels(confidentiality=Clearance.CONFIDENTIAL)
+        secret_file = file("/secret.md", WORDS, labels=labels)
+        secret, open_one = (p.document for p in shelf.publish(secret_file, file("/open.md", "for all to read")))
+        low, high = (scope_of(shelf.id, clearance=level) for level in (Clearance.INTERNAL, Clearance.CONFIDENTIAL))
+        for scope, seen in ((low, {open_one}), (high, {secret, open_one})):
+            assert self.seen_by(shelf, scope, secret_file) == seen
+        for use in self.uses_of_a_document():
+            hidden, missing = (_refusal(shelf, low, partial(use, shelf.id), d) for d in (secret, "f" * 16))
+            assert hidden == missing, use
+        assert {d.id for d in shelf.documents()} == {secret, open_one}
+        assert shelf.remove_source("/secret.md") == [secret_file.blob]
+
+    def seen_by(self, shelf: Shelf, scope: Scope, secret: Publication) -> set[str]:
+        """The documents a scope learns of; every reading function must agree."""
+        with shelf.catalog.write() as unit:
+            documents = unit.documents
+            seen: list[Document] = documents.all(scope, shelf.id)
+            ids, keys = {d.id for d in seen}, {s.key for d in seen for s in d.sources}
+            everything = [d.id for d in shelf.documents()]
+            sees_secret = secret.source.key in keys
+            assert {d.id for d in documents.get(scope, shelf.id, everything)} == ids
+            assert {d for name in everything for d in documents.find(scope, shelf.id, name)} == ids
+            assert bool(documents.find(scope, shelf.id, secret.source.key)) == sees_secret
+            assert set(documents.sources(scope, shelf.id, ["/secret.md", "/open.md"])) == keys
+            assert set(documents.source_keys(scope, shelf.id, "/")) == keys
+            assert bool(documents.versions_with(scope, shelf.id, [secret.source.sha256])) == sees_secret
+            (open_one,) = documents.find(scope, shelf.id, "/open.md")
+            assert documents.occurs_elsewhere(scope, shelf.id, open_one, "refund") == sees_secret
+            assert {d for d in everything if unit.embeddings.sample(scope, shelf.id, d, 1)} == ids
+            unit.projects.begin(owner(), shelf.id, Strategy(), "splitter/9", OTHER_CARD)
+            building = unit.projects.building(scope, shelf.id)
+            assert building is not None
+            assert {s.document for s in documents.unsplit(scope, shelf.id, building, 10)} == ids
+            pending = unit.embeddings.pending(scope, shelf.id, replace(building, chunks=1), 100)
+            assert any("refund" in chunk.text for chunk in pending) == sees_secret
+            unit.projects.abandon(owner(), shelf.id)
+        return ids
+
+    def test_a_low_clearance_does_not_remove_by_path(self, shelf: Shelf) -> None:
+        labels = Labels(confidentiality=Clearance.CONFIDENTIAL)
+        shelf.publish(file("/a", WORDS, labels=labels), file("/b", WORDS))
+        low = scope_of(shelf.id, clearance=Clearance.INTERNAL)
+        with shelf.catalog.write() as unit:
+            for key in ("/a", "/b", "/missing"):
+                assert unit.documents.remove_source(low, shelf.id, key) == []
+        assert len(shelf.documents()[0].sources) == 2
+
+    def test_building_anew_needs_to_see_everything(self, shelf: Shelf) -> None:
+        """Else the documents one cannot see would drop out of the new generation."""
+        low = scope_of(shelf.id, clearance=Clearance.INTERNAL)
+        for use in (
+            lambda u: u.projects.begin(low, shelf.id, Strategy(), "x", CARD),
+            lambda u: u.projects.swap(low, shelf.id),
+        ):
+            with pytest.raises(NotAllowed), shelf.catalog.write() as unit:
+                use(unit)
+
+    # -- transactions
+
+    def test_an_exception_takes_everything_back(self, shelf: Shelf) -> None:
+        shelf.add("/a", WORDS)
+        before, log = shelf.documents(), shelf.changes()
+        with pytest.raises(ZeroDivisionError), shelf.catalog.write() as unit:
+            shelf.publish_in(unit, file("/a", "changed"), file("/b", "new"))
+            unit.jobs.enqueue(owner(), shelf.id, "add", {})
+            unit.projects.rename(owner(), shelf.id, "X", "x")
+            assert len(unit.documents.all(owner(), shelf.id)) == 2
+            raise ZeroDivisionError
+        assert (shelf.documents(), shelf.changes()) == (before, log)
+        assert shelf.texts() == {WORDS}
+        with shelf.catalog.read() as unit:
+            assert unit.jobs.all(owner()) == []
+            assert unit.projects.get(owner(), "demo").name == "Demo"
+        assert shelf.faults() == []
+
+    def test_a_reader_keeps_its_moment_while_others_write(self, shelf: Shelf) -> None:
+        document = shelf.add("/a", WORDS).document
+        with shelf.catalog.read() as unit:
+            before = unit.documents.all(owner(), shelf.id)
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(shelf.add, "/a", "changed").result()
+                pool.submit(shelf.add, "/b", "new").result()
+            assert unit.documents.all(owner(), shelf.id) == before
+            assert unit.documents.text(owner(), shelf.id, document) == WORDS
+            assert "".join(c.text for c in unit.documents.chunks(owner(), shelf.id, document)) == WORDS
+        assert shelf.texts() == {"changed", "new"}
+
+    def test_reading_inside_a_write_sees_what_is_committed(self, shelf: Shelf) -> None:
+        with shelf.catalog.write() as unit:
+            shelf.publish_in(unit, file("/a", WORDS))
+            assert shelf.documents() == []
+            assert len(unit.documents.all(owner(), shelf.id)) == 1
+        assert len(shelf.documents()) == 1
+
+    def test_writing_inside_a_read_is_allowed(self, shelf: Shelf) -> None:
+        with shelf.catalog.read() as unit:
+            assert unit.documents.all(owner(), shelf.id) == []
+            shelf.add("/a", WORDS)
+            assert unit.documents.all(owner(), shelf.id) == []
+        assert shelf.texts() == {WORDS}
+
+    def test_a_write_inside_a_write_is_refused_at_once(self, shelf: Shelf) -> None:
+        began = time.monotonic()
+        with pytest.raises(RuntimeError, match="inside"), shelf.catalog.write() as unit:
+            unit.jobs.enqueue(owner(), shelf.id, "add", {})
+            shelf.add("/a", WORDS)
+        assert time.monotonic() - began < 5
+        shelf.add("/a", WORDS)
+        with shelf.catalog.read() as unit:
+            assert unit.jobs.all(owner()) == []
+
+    def test_many_threads_publish_at_once(self, shelf: Shelf) -> None:
+        def work(worker: int) -> None:
+            for number in range(3):
+                shelf.add(f"/{worker}/{number}", f"{WORDS} {worker} {number}")
+
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(work, range(6)))
+        assert len(shelf.texts()) == 18
+        assert self.follow(shelf, []) == self.visible(shelf)
+        assert shelf.faults() == []
+
+    def test_files_that_were_not_read_again_only_join(self, shelf: Shelf) -> None:
+        """A touched file whose bytes are known comes without text; it must never become an empty document."""
+        good = shelf.add("/a", WORDS).document
+        bad = shelf.add("/b", "bytes", BROKEN).document
+        unread = [replace(file(key, text), split=Split(), hashes=()) for key, text in (("/a", WORDS), ("/b", "bytes"))]
+        assert [(p.document, p.outcome) for p in shelf.publish(*unread)] == [
+            (good, Outcome.UNCHANGED),
+            (bad, Outcome.UNCHANGED),
+        ]
+        assert (shelf.text(good), shelf.document(bad).status) == (WORDS, Status.FAILED)
+        with pytest.raises(Outdated):
+            shelf.publish(replace(file("/c", "bytes that left meanwhile"), split=Split(), hashes=()))
+        assert shelf.faults() == []
+
+
+def _refusal(shelf: Shelf, scope: Scope, use: Callable[[Unit, Scope, str], object], target: str) -> str:
+    """How a use of something is refused, without its name."""
+    with pytest.raises(NotFound) as refused, shelf.catalog.write() as unit:
+        use(unit, scope, target)
+    return f"{refused.value} {refused.value.hint}".replace(target, "...")

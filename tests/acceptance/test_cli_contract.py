@@ -1,0 +1,128 @@
+"""The contracts of the command line that hold before any workspace is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from ragforge.interfaces.cli.main import build
+from ragforge.interfaces.cli.reference import pages
+
+HEAVY = ("numpy", "sqlalchemy", "onnxruntime", "tokenizers", "wordllama", "rich.console", "markitdown", "watchfiles")
+
+
+def ragforge(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    env = {**kept, "HOME": str(folder), "PYTHONUTF8": "1", **variables}
+    command = [sys.executable, "-m", "ragforge.interfaces.cli.main", *arguments]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    script = (
+        "import sys, time, io\n"
+        "sys.argv = ['ragforge', '--help']; out = sys.stdout; sys.stdout = io.TextIOWrapper(io.BytesIO())\n"
+        "from ragforge.interfaces.cli.main import main\n"
+        "code = main(); sys.stdout.seek(0); text = sys.stdout.read()\n"
+        f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "print(code, time.process_time(), 'Commands' in text, *heavy, file=out)\n"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(3)
+    ]
+    assert [run[0] for run in runs] == ["0"] * 3 and [run[2:] for run in runs] == [["True"]] * 3
+    assert min(float(run[1]) for run in runs) < 0.3
+
+
+def test_the_version_and_shell_completion(tmp_path: Path) -> None:
+    assert ragforge("--version", folder=tmp_path).stdout.startswith("ragforge ")
+    words = ragforge(
+        folder=tmp_path, _RAGFORGE_COMPLETE="complete_bash", COMP_WORDS="ragforge re", COMP_CWORD="1"
+    ).stdout
+    assert words.split() == ["reindex"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["ad"], 2, "Did you mean 'add'?"),
+        (["ls", "--nothing"], 2, "No such option"),
+        (["add"], 2, "Missing argument"),
+        (["add", "x", "--confidentiality", "top"], 2, "'public', 'internal', 'confidential', 'restricted'"),
+        (["add", "no\x1b[31msuch", "nor this"], 5, "There is no no\\x1b[31msuch, nor this"),
+        (["sync", "nowhere"], 5, "There is no folder nowhere"),
+        (["config", "show", "--set", "limits.file_byte=1"], 2, "flag --set: limits.file_byte is not a setting"),
+        (["--set", "limits.file_bytes", "config", "show"], 2, "has no value"),
+        (["label", "x"], 2, "Nothing to change"),
+    ],
+)
+def test_a_mistake_is_one_sentence_a_next_step_and_an_exit_code(
+    tmp_path: Path, arguments: list[str], code: int, says: str
+) -> None:
+    done = ragforge(*arguments, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (code, "")
+    error, step = done.stderr.splitlines()
+    assert error.startswith("Error: ") and says in error
+    assert step.startswith("Next: ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_mistake_is_json_for_programs(tmp_path: Path) -> None:
+    for arguments, name in ((("ls", "--json", "--nothing"), "UsageError"), (("--json", "add", "gone"), "NotFound")):
+        done = ragforge(*arguments, folder=tmp_path)
+        error = json.loads(done.stderr)["error"]
+        assert error["code"] == name and error["message"] and error["hint"]
+        assert done.stdout == ""
+
+
+def test_every_setting_is_shown_with_its_origin_and_no_secret(tmp_path: Path) -> None:
+    workspace = tmp_path / "there"
+    workspace.mkdir()
+    (workspace / "ragforge.toml").write_text("[jail]\nprocesses = 3\n")
+    variables = {"OPENAI_API_KEY": "sk-hidden", "RAGFORGE_LIMITS__FILE_BYTES": "5MB"}
+    arguments = ("config", "show", "-w", str(workspace), "--set", "embed.threads=2", "--json")
+    done = ragforge(*arguments, folder=tmp_path, **variables)
+    shown = json.loads(done.stdout)
+    settings = shown["settings"]
+    assert settings["jail.processes"] == {"value": 3, "origin": f"{workspace / 'ragforge.toml'}:2"}
+    assert settings["limits.file_bytes"] == {"value": 5_000_000, "origin": "environment RAGFORGE_LIMITS__FILE_BYTES"}
+    assert settings["embed.threads"] == {"value": 2, "origin": "flag --set"}
+    assert settings["store.busy_seconds"]["origin"] == "default"
+    assert shown["keys"]["OPENAI_API_KEY"] is True and shown["keys"]["VOYAGE_API_KEY"] is False
+    people = ragforge("-w", str(workspace), "config", "show", folder=tmp_path, **variables).stdout
+    assert "5 MB" in people and "OPENAI_API_KEY" in people
+    assert "sk-hidden" not in done.stdout + people
+
+
+def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    children = getattr(command, "commands", {})
+    for name, child in children.items():
+        yield from commands(child, f"{path} {name}")
+    if not children:
+        yield path, command
+
+
+def test_every_command_takes_the_common_options() -> None:
+    found = dict(commands(get_command(build()), "ragforge"))
+    assert {"ragforge add", "ragforge project rename", "ragforge config show", "ragforge models pull"} <= found.keys()
+    for path, command in found.items():
+        options = {name for parameter in command.params for name in parameter.opts}
+        assert {"--json", "--quiet", "--workspace", "--set", "--debug"} <= options, path
+        assert command.help, path
+        if path in ("ragforge rm", "ragforge project rm"):
+            assert {"--yes", "--dry-run"} <= options
+
+
+def test_the_reference_pages_are_those_of_this_code() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "reference"
+    for name, text in pages().items():
+        assert (folder / name).read_text(encoding="utf-8") == text, "run: python -m ragforge.interfaces.cli.reference"

@@ -1,0 +1,234 @@
+"""A person's way through the command line, from an empty folder to proof of deletion, in real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RETURNS = "# Returns\n\nA chair may be returned within thirty days of delivery. The refund goes to the card.\n"
+SHIPPING = "# Shipping\n\nParcels leave the warehouse on the next working day. Customs duties are paid by the sender.\n"
+
+
+class Shell:
+    """Runs `ragforge` against one workspace, as a user would."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.docs = home / "docs"
+        self.docs.mkdir()
+        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        self.env = {
+            **kept,
+            "HOME": str(home),
+            "PYTHONUTF8": "1",
+            "RAGFORGE_WORKSPACE": str(home / "workspace"),
+            "RAGFORGE_EMBED__MODEL": "wordllama",
+        }
+
+    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "ragforge.interfaces.cli.main", *arguments]
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+        return subprocess.Popen(command, cwd=self.home, env=self.env, text=True, stdin=subprocess.DEVNULL, **streams)
+
+    def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        process = self.start(*arguments)
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == code, f"{arguments}: {process.returncode}\n{output}\n{errors}"
+        return subprocess.CompletedProcess(arguments, code, output, errors)
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """What the command prints as JSON: one value, or a list where it prints one for each file."""
+        lines = [json.loads(line) for line in self.run(*arguments, "--json", code=code).stdout.splitlines()]
+        return lines if arguments[0] in ("add", "sync") else lines[0]
+
+    def names(self, *arguments: str) -> set[str]:
+        return {document["name"] for document in self.json("ls", *arguments)["documents"]}
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_I4_a_file_that_cannot_be_read_is_kept_with_its_reason_and_stops_nothing(shell: Shell) -> None:
+    (shell.docs / "returns.md").write_text(RETURNS)
+    (shell.docs / "broken.pdf").write_bytes(b"%PDF-1.7\nnothing that a reader could use")
+    added = shell.run("add", "docs", "gone.md", code=3)
+    assert added.stdout == ""
+    assert "1 ready, 2 failed in" in added.stderr
+    assert "docs/broken.pdf: " in added.stderr and "gone.md: there is no such path" in added.stderr
+
+    failed = shell.json("ls", "--status", "failed")["documents"]
+    assert [document["name"] for document in failed] == ["broken.pdf"]
+    assert failed[0]["problem"]["reason"] and failed[0]["problem"]["message"] and failed[0]["chunks"] == 0
+    for_people = shell.run("ls", "--status", "failed").stdout
+    assert failed[0]["problem"]["message"] in for_people
+    everything = shell.run("ls")
+    assert "returns.md" in everything.stdout and "1 file could not be read" in everything.stderr
+
+    again = shell.json("add", "docs", code=0)
+    assert again[-1]["unchanged"] == 2
+    retried = shell.json("add", "docs", "--retry", code=3)
+    assert retried[-1]["failed"] == 1 and retried[-1]["unchanged"] == 1
+
+
+def test_I17_each_durable_file_is_a_line_and_the_end_a_summary(shell: Shell) -> None:
+    (shell.docs / "returns.md").write_text(RETURNS)
+    (shell.docs / "shipping.md").write_text(SHIPPING)
+    *files, summary = shell.json("--project", "shop", "add", "docs", "--tag", "trade", "--confidentiality", "public")
+    assert {(line["kind"], line["outcome"]) for line in files} == {("file", "ready")}
+    assert {Path(line["path"]).name for line in files} == {"returns.md", "shipping.md"}
+    assert summary["kind"] == "summary" and (summary["ready"], summary["failed"]) == (2, 0)
+    assert summary["chunks"] == sum(line["chunks"] for line in files) > 0
+
+    documents = shell.json("ls", "-p", "shop")["documents"]
+    assert all(document["labels"]["tags"] == ["trade"] for document in documents)
+    assert all(document["labels"]["confidentiality"] == "public" for document in documents)
+    (project,) = (p for p in shell.json("project", "ls")["projects"] if p["project"]["slug"] == "shop")
+    assert (project["documents"], project["chunks"], project["project"]["embedder"]) == (
+        2,
+        summary["chunks"],
+        "wordllama",
+    )
+
+
+def test_I17_a_terminal_shows_a_bar_and_then_what_came_of_it(shell: Shell) -> None:
+    for number in range(12):
+        (shell.docs / f"{number}.md").write_text(RETURNS.replace("thirty", str(number)))
+    ours, theirs = pty.openpty()
+    process = shell.start("add", "docs", stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    try:
+        while piece := os.read(ours, 65536):
+            shown += piece
+    except OSError:  # the terminal is gone with the process
+        pass
+    os.close(ours)
+    assert process.wait(60) == 0
+    text = shown.decode()
+    assert "━" in text and "12/12 files" in text and "chunks" in text
+    assert text.rstrip().splitlines()[-1].startswith("12 ready in ")
+
+
+def test_one_file_from_its_facts_to_the_proof_that_it_is_gone(shell: Shell) -> None:
+    (shell.docs / "returns.md").write_text(RETURNS)
+    (shell.docs / "shipping.md").write_text(SHIPPING)
+    shell.run("add", "docs")
+    shown = shell.json("show", "returns.md")
+    assert shown["document"]["chunks"] == len(shown["chunks"]) > 0
+    assert "thirty days" in shown["chunks"][0]["text"]
+    for_people = shell.run("show", "returns.md", "--text").stdout
+    assert "thirty days of delivery" in for_people and str(shell.docs / "returns.md") in for_people
+    assert "thirty days of delivery" not in shell.run("show", "shipping.md").stdout
+
+    id = shown["document"]["id"]
+    assert shell.json("off", id)["documents"][0]["enabled"] is False
+    assert " off " in shell.run("ls").stdout
+    assert shell.json("on", id[:10])["documents"][0]["enabled"] is True
+    assert shell.json("label", id, "--tag", "a", "--tag", "b")["documents"][0]["labels"]["tags"] == ["a", "b"]
+    shell.run("show", "nothing-like-it", code=5)
+
+    refused = shell.run("rm", id, code=2)
+    assert "--yes" in refused.stderr
+    assert "would remove  returns.md" in shell.run("rm", id, "--dry-run").stdout
+    assert shell.names() == {"returns.md", "shipping.md"}
+    (removal,) = shell.json("rm", id, "--yes")["removed"]
+    assert removal["erased"] is True and removal["chunks"] > 0 and removal["bytes_scanned"] > 0
+    assert shell.names() == {"shipping.md"}
+    assert "erased   shipping.md" in shell.run("rm", "shipping.md", "--yes").stdout
+    everything = b"".join(path.read_bytes() for path in (shell.home / "workspace").rglob("*") if path.is_file())
+    assert b"thirty days of delivery" not in everything
+
+
+def test_a_project_from_new_to_rm(shell: Shell) -> None:
+    made = shell.json("project", "new", "Shop Papers", "--strategy", "tokens", "--split", "window_max=800")["project"]
+    assert (made["name"], made["strategy"]["name"], made["strategy"]["window_max"]) == ("Shop Papers", "tokens", 800)
+    slug = made["slug"]
+    (shell.docs / "returns.md").write_text(RETURNS)
+    shell.run("add", "docs", "-p", slug, "--quiet")
+    reindexed = shell.json("reindex", "-p", slug, "--strategy", "sections")["project"]
+    assert reindexed["strategy"]["name"] == "sections" and reindexed["generation"] > made["generation"]
+    assert shell.json("project", "rename", slug, "Papers")["project"]["name"] == "Papers"
+    listed = shell.json("project", "ls")["projects"]
+    (slug,) = (p["project"]["slug"] for p in listed if p["project"]["name"] == "Papers")
+    assert "1 document" in shell.run("project", "rm", slug, "--dry-run").stdout
+    shell.run("project", "rm", slug, code=2)
+    assert all(removal["erased"] for removal in shell.json("project", "rm", slug, "--yes")["removed"])
+    shell.run("ls", "-p", slug, code=5)
+
+
+def test_sync_tells_what_it_would_remove_and_then_does(shell: Shell) -> None:
+    (shell.docs / "returns.md").write_text(RETURNS)
+    (shell.docs / "shipping.md").write_text(SHIPPING)
+    shell.run("sync", "docs")
+    (shell.docs / "shipping.md").unlink()
+    (shell.docs / "new.md").write_text("# New\n\nThe shop opens at nine.\n")
+    planned = shell.run("sync", "docs", "--dry-run")
+    assert "would remove" in planned.stdout and "shipping.md" in planned.stdout and "new.md" in planned.stdout
+    assert shell.names() == {"returns.md", "shipping.md"}
+    summary = shell.json("sync", "docs")[-1]
+    assert (summary["ready"], summary["removed"], summary["unchanged"]) == (1, 1, 1)
+    assert shell.names() == {"returns.md", "new.md"}
+
+
+def test_ctrl_c_leaves_a_workspace_that_goes_on(shell: Shell) -> None:
+    for number in range(400):
+        (shell.docs / f"{number:03}.md").write_text(RETURNS.replace("thirty", str(number)) * 5)
+    process = shell.start("add", "docs", "--json", "--set", "ingest.batch_files=5")
+    assert process.stdout is not None
+    first = json.loads(process.stdout.readline())
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    *files, summary = [first, *(json.loads(line) for line in output.splitlines())]
+    assert summary["stopped"] is True and 0 < summary["ready"] < 400
+    assert shell.names() == {Path(file["path"]).name for file in files}
+    rest = shell.json("add", "docs")[-1]
+    assert rest["unchanged"] == summary["ready"] and rest["ready"] == 400 - summary["ready"]
+    assert shell.json("check")["ok"] is True
+
+
+def test_a_hostile_name_does_not_reach_the_terminal(shell: Shell) -> None:
+    name = "evil\x1b[31m\x07\u202egpj.md"
+    (shell.docs / name).write_text(RETURNS)
+    (shell.docs / "bad\x1b]0;title\x07.pdf").write_bytes(b"%PDF-1.7\nnothing")
+    added = shell.run("add", "docs", "--verbose", code=3)
+    listed = shell.run("ls")
+    shown = shell.run("show", name)
+    for text in (added.stdout, added.stderr, listed.stdout, shown.stdout):
+        assert not set(text) & {"\x1b", "\x07", "\u202e"}
+    assert "evil\\x1b[31m\\x07\\u202egpj.md" in listed.stdout
+    assert name in shell.names()
+
+
+def test_a_workspace_explains_itself(shell: Shell) -> None:
+    missing = shell.run("ls", code=5)
+    assert missing.stderr.startswith("Error: ") and "Next: " in missing.stderr
+    made = shell.json("init")
+    assert made["created"] is True and Path(made["settings"]).read_text().startswith("# Settings")
+    assert shell.json("init")["created"] is False
+    assert shell.json("ls")["documents"] == []
+    findings = shell.json("doctor")["findings"]
+    assert findings and all(finding["subject"] and finding["detail"] for finding in findings)
+    assert "✓ " in shell.run("check").stdout
+    assert "wordllama" in shell.run("models", "ls").stdout
+
+
+def test_ls_is_quick(shell: Shell) -> None:
+    (shell.docs / "returns.md").write_text(RETURNS)
+    shell.run("add", "docs")
+    script = "import sys, time; from ragforge.interfaces.cli.main import main; main(['ls']); print(time.process_time())"
+    seconds = [
+        float(subprocess.check_output([sys.executable, "-c", script], env=shell.env, text=True).splitlines()[-1])
+        for _ in range(3)
+    ]
+    assert min(seconds) < 0.6

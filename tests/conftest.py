@@ -1,0 +1,45 @@
+"""What every test shares: a closed network, and one Postgres for those that need it."""
+
+from __future__ import annotations
+
+import ipaddress
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from ragforge.testing.postgres import TemporaryPostgres
+
+
+def _is_local(host: object) -> bool:
+    if not isinstance(host, str | bytes | None):
+        return False
+    name = host.decode() if isinstance(host, bytes) else host
+    if name in (None, "", "localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name.split("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
+    """Only this machine may be reached, whatever library tries."""
+    if event in ("socket.connect", "socket.sendto"):
+        address = arguments[1]
+        outside = isinstance(address, tuple) and not _is_local(address[0])
+    elif event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        outside = not _is_local(arguments[0])
+    else:
+        return
+    if outside:
+        raise PermissionError(f"tests do not use the network: {event} {arguments[-1]!r}")
+
+
+sys.addaudithook(_refuse_network)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[TemporaryPostgres]:
+    with TemporaryPostgres() as server:
+        yield server

@@ -1,0 +1,67 @@
+"""Where sentences begin."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragforge.ingest.split.sentences import sentence_starts
+
+
+def sentences(text: str) -> list[str]:
+    cuts = [0, *sentence_starts(text, 0, len(text))]
+    return [part for part in (text[a:b].strip() for a, b in zip(cuts, [*cuts[1:], len(text)], strict=True)) if part]
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "Dr. Smith, Mrs. Jones and Prof. Lee came.",
+        "It runs on e.g. Linux, i.e. a Unix, etc. and so on.",
+        "In the U.S. market J. R. R. Tolkien sells.",
+        "See No. 5, Fig. 3 and Sec. 2.1 of vol. 7.",
+        "Version 1.2.3 and 3.14 at https://a.example.org/b.html?c=d are fine.",
+        "1. The first item of a list",
+        "Open file.txt now.",
+        'He asked "why?" and (it was late!) left.',
+        "On Jan. 5 the U.K. voted.",
+    ],
+)
+def test_stays_whole(whole: str) -> None:
+    assert sentences(whole) == [whole]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ["It ends.", "Next one!", "Third?", "Fourth…", "Fifth"],
+        ['He said "stop."', "Then left."],
+        ["(All of it.)", "More."],
+        ["The answer is no.", "Then we go."],
+        ["It was in 2020.", "After that, more."],
+        ["We use v1.2.", "It works."],
+        ["これは文です。", "次の文です！", "「はい。」", "終わり"],
+        ["lower case too.", "yes it is."],
+        ["Well... maybe.", "Hm...", "No."],
+        ["**Bold end.**", "Next."],
+        ["هل هذا سؤال؟", "نعم."],
+    ],
+)
+def test_is_cut(parts: list[str]) -> None:
+    assert sentences(" ".join(parts)) == parts
+
+
+def test_a_line_end_alone_ends_nothing() -> None:
+    assert sentences("One sentence over\ntwo lines. And\nanother.") == [
+        "One sentence over\ntwo lines.",
+        "And\nanother.",
+    ]
+
+
+@given(st.text(alphabet="ab .!?…。\"')\n1", max_size=200))
+@settings(max_examples=100, deadline=None)
+def test_starts_rise_and_follow_a_terminator(text: str) -> None:
+    cuts = list(sentence_starts(text, 0, len(text)))
+    assert cuts == sorted(set(cuts))
+    assert all(text[:cut].rstrip()[-1:] in set(".!?…。\"')") for cut in cuts)
