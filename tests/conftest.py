@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +40,14 @@ def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_refuse_network)
+
+
+@pytest.fixture
+def swift_path() -> Iterator[Path]:
+    """A folder in memory where there is one: for tests that write much and do not look at durability."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

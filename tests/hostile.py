@@ -83,8 +83,11 @@ def part(name: str, content: bytes | str) -> Part:
     return Part(name, packer.compress(data) + packer.flush(), len(data), zlib.crc32(data))
 
 
-def archive(path: Path, parts: Iterable[Part], same_place: bool = False) -> None:
-    """A zip of the parts. With `same_place` all names lead to the first part's bytes."""
+def archive(path: Path, parts: Iterable[Part], same_place: bool = False, few: int = 0xFFFF) -> None:
+    """A zip of the parts. With `same_place` all names lead to the first part's bytes.
+
+    Of more than `few` parts only the large end record tells.
+    """
     body, directory, count = bytearray(), bytearray(), 0
     listed = [*parts]
     for count, entry in enumerate(listed, 1):
@@ -96,8 +99,7 @@ def archive(path: Path, parts: Iterable[Part], same_place: bool = False) -> None
         if not same_place or count == 1:
             body += struct.pack("<4s2H3H3L2H", b"PK\3\4", 20, 0, *facts, 0) + name + entry.packed
     sizes = (len(directory), len(body))
-    few = min(count, 0xFFFF)
-    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, few, few, *sizes, 0)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, min(count, few), min(count, few), *sizes, 0)
     if count > few:
         end = (
             struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, *sizes)
@@ -228,6 +230,12 @@ def _(path: Path) -> None:
 @kind("entries_100k.docx")
 def _(path: Path) -> None:
     docx(path, paragraph("entries"), more=(Part(f"{number:06}", b"\3\0", 0) for number in range(100_000)))
+
+
+@kind("entries_hidden.docx")
+def _(path: Path) -> None:
+    """Two end records: the one everybody reads first speaks of three parts."""
+    archive(path, (Part(f"word/{number:06}", b"\3\0", 0) for number in range(20_000)), few=3)
 
 
 @kind("laughs.docx")
@@ -563,7 +571,7 @@ def _(path: Path) -> None:
 
 @kind("endless_line.txt")
 def _(path: Path) -> None:
-    path.write_text("word " * 2_000_000)
+    path.write_text("word " * 800_000)
 
 
 @kind("huge_row.csv")

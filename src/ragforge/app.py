@@ -94,7 +94,9 @@ class Ragforge:
         strategy = strategy or self._parts.strategy()
         chunker = strategy.fingerprint(model.tokenizer.fingerprint)
         with self._parts.catalog.write() as c:
-            return c.projects.create(self._scope, name, slug_of(name), strategy, chunker, model.card)
+            project = c.projects.create(self._scope, name, slug_of(name), strategy, chunker, model.card)
+        self._reconcile.write_state(self._scope, project.slug)
+        return project
 
     def projects(self) -> list[Project]:
         with self._parts.catalog.read() as c:

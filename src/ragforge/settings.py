@@ -10,11 +10,12 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ragforge.domain.strategy import WINDOWS, Strategy
 from ragforge.errors import UserError
 
 FILE_NAME = "ragforge.toml"
@@ -24,6 +25,7 @@ PROVIDER_KEYS = (
     "ANTHROPIC_API_KEY",
     "COHERE_API_KEY",
     "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
     "MISTRAL_API_KEY",
     "OPENAI_API_KEY",
     "VOYAGE_API_KEY",
@@ -94,11 +96,12 @@ class Split:
     strategy: str = _setting(
         "sections",
         "Leaves inside sections, or overlapping windows of characters or tokens",
-        choices=("sections", "chars", "tokens"),
+        choices=("sections", *WINDOWS),
     )
     leaf_min: int = _setting(300, "sections: tokens of a leaf, at least", minimum=1)
     leaf_max: int = _setting(500, "sections: tokens of a leaf, at most", minimum=1)
-    section_min: int = _setting(100, "sections: smaller ones join their next sibling", minimum=0)
+    section_min: int = _setting(100, "sections: smaller ones join their next sibling", minimum=1)
+    parent_min: int = _setting(1000, "sections: tokens of a parent, at least, where the text has them", minimum=1)
     parent_max: int = _setting(2000, "sections: tokens of a parent, at most", minimum=1)
     window_min: int = _setting(0, "chars, tokens: size of a window, at least; 0: the strategy's own", minimum=0)
     window_max: int = _setting(0, "chars, tokens: size of a window, at most; 0: the strategy's own", minimum=0)
@@ -459,8 +462,10 @@ def _from_text(kind: str, text: str) -> object:
 
 
 def _check_split(split: Split, origins: Mapping[str, str]) -> None:
-    for low, high in (("leaf_min", "leaf_max"), ("leaf_max", "parent_max"), ("window_min", "window_max")):
-        least, most = getattr(split, low), getattr(split, high)
-        if least > most:
-            given = origins[f"split.{high}"] if origins[f"split.{low}"] == "default" else origins[f"split.{low}"]
-            raise UserError(f"{given}: split.{low} ({least}) is larger than split.{high} ({most})", hint="set both")
+    """The rules between the sizes are the strategy's own."""
+    values = asdict(split)
+    try:
+        Strategy(name=values.pop("strategy"), **values)
+    except ValueError as problem:
+        given = {origin for key, origin in origins.items() if key.startswith("split.") and origin != "default"}
+        raise UserError(f"{', '.join(sorted(given))}: [split] {problem}", hint="set them together") from problem

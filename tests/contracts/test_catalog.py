@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psycopg
 import pytest
 
+from ragforge.adapters.catalog import tables
 from ragforge.adapters.catalog.catalog import SqlCatalog
 from ragforge.ports import Catalog
 from ragforge.testing.contracts.catalog import CatalogContract
@@ -26,8 +28,8 @@ def made_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def made_database(postgres: TemporaryPostgres) -> Iterator[str]:
-    """A fresh catalog's database: made once, copied for each test."""
+def database(postgres: TemporaryPostgres) -> Iterator[str]:
+    """One database for all tests here; each finds it empty."""
     url = postgres.create()
     SqlCatalog.connect(url, lambda: datetime.now(UTC)).close()
     yield url
@@ -36,18 +38,19 @@ def made_database(postgres: TemporaryPostgres) -> Iterator[str]:
 
 class TestSqliteCatalog(CatalogContract):
     @pytest.fixture
-    def catalog(self, made_file: bytes, clock: ManualClock, tmp_path: Path) -> Iterator[Catalog]:
-        (tmp_path / "catalog.db").write_bytes(made_file)
-        catalog = SqlCatalog.open(tmp_path / "catalog.db", clock)
+    def catalog(self, made_file: bytes, clock: ManualClock, swift_path: Path) -> Iterator[Catalog]:
+        (swift_path / "catalog.db").write_bytes(made_file)
+        catalog = SqlCatalog.open(swift_path / "catalog.db", clock)
         yield catalog
         catalog.close()
 
 
 class TestPostgresCatalog(CatalogContract):
     @pytest.fixture
-    def catalog(self, made_database: str, clock: ManualClock, postgres: TemporaryPostgres) -> Iterator[Catalog]:
-        url = postgres.create(made_database)
-        catalog = SqlCatalog.connect(url, clock)
+    def catalog(self, database: str, clock: ManualClock) -> Iterator[Catalog]:
+        with psycopg.connect(database) as connection:
+            names = ", ".join(table.name for table in tables.metadata.sorted_tables)
+            connection.execute(f"TRUNCATE {names}".encode())
+        catalog = SqlCatalog.connect(database, clock)
         yield catalog
         catalog.close()
-        postgres.drop(url)

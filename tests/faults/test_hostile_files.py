@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hostile import CANARY, CANARY_URL, HOSTILE
 
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.documents import Parsed, ParseFailure, Reason
@@ -28,8 +27,9 @@ from ragforge.ingest.jail.pool import Jail
 from ragforge.ingest.jail.prechecks import precheck
 from ragforge.ingest.types import sniff
 from ragforge.ports import ParseRequest
+from tests.hostile import CANARY, CANARY_URL, HOSTILE
 
-LIMITS = Limits(memory_bytes=512_000_000, cpu_seconds=2, wall_seconds=15)
+LIMITS = Limits(memory_bytes=512_000_000, cpu_seconds=1, wall_seconds=15)
 
 REFUSED = {
     "deep.docx": Reason.HOSTILE,
@@ -38,6 +38,7 @@ REFUSED = {
     "media_1gb.docx": Reason.HOSTILE,
     "media_1gb.pptx": Reason.HOSTILE,
     "entries_100k.docx": Reason.HOSTILE,
+    "entries_hidden.docx": Reason.HOSTILE,
     "laughs.docx": Reason.HOSTILE,
     "laughs_utf16.docx": Reason.HOSTILE,
     "quadratic.docx": Reason.HOSTILE,
@@ -95,7 +96,7 @@ def ingest(jail: Jail, path: Path, word: str) -> Outcome:
         result = jail.parse(ParseRequest(kind.parser, path.name), file, Cancel())
     seconds = time.monotonic() - started
     if isinstance(result, Parsed):
-        return Outcome(refused, None, len(result.text.strip()), word in str(result), seconds)
+        return Outcome(refused, None, len(result.text), word in result.text, seconds)
     return Outcome(refused, result, 0, word in result.message, seconds)
 
 

@@ -110,7 +110,7 @@ def test_models_have_a_short_name_and_paths_start_at_the_workspace(workspace: Pa
         ("[jail]\ncpu_seconds = 1.5", "jail.cpu_seconds cannot be 1.5", "a whole number"),
         ("[embed]\ntimeout_seconds = nan", "embed.timeout_seconds cannot be nan", "a number, at least 0.1"),
         ('[split]\nstrategy = "words"', "split.strategy cannot be 'words'", "one of sections, chars, tokens"),
-        ("[split]\nleaf_min = 900", "split.leaf_min (900) is larger than split.leaf_max (500)", "both"),
+        ("[split]\nleaf_min = 900", "[split] sizes must rise: section_min <= leaf_min < leaf_max", "together"),
         ("[limits", "is not valid TOML", "correct"),
     ],
 )

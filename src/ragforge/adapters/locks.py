@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from ragforge.errors import StoreError
+
 if sys.platform == "win32":
     import msvcrt
 
@@ -27,14 +29,23 @@ class FileLock:
         self._fd: int | None = None
 
     def acquire(self, *, shared: bool = False, blocking: bool = True) -> bool:
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        except OSError as problem:
+            raise self._refused(problem) from problem
         try:
             _lock(fd, shared=shared, blocking=blocking)
-        except OSError:
+        except OSError as problem:
             os.close(fd)
+            if blocking:
+                raise self._refused(problem) from problem
             return False
         self._fd = fd
         return True
+
+    def _refused(self, problem: OSError) -> StoreError:
+        where = f"cannot write {self._path}: {problem.strerror}"
+        return StoreError(where, hint="check the folder's permissions, or choose another --workspace")
 
     def release(self) -> None:
         if self._fd is not None:

@@ -206,7 +206,7 @@ def _mark(model: Model, folder: Path) -> None:
     """Remember that the files were hashed, as long as they do not change."""
     marks = {file.name: _mark_of(file, folder / file.name) for file in model.files}
     if marks != _marks(folder):
-        with suppress(PermissionError):  # a shared folder may be read-only: then they are hashed again next time
+        with suppress(OSError):  # a shared folder may be read-only: then they are hashed again next time
             (folder / _MARKER).write_text(json.dumps(marks, indent=1) + "\n")
 
 

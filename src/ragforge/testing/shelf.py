@@ -22,6 +22,7 @@ from ragforge.domain.library import (
     Project,
     Publication,
     Published,
+    Removed,
     Source,
 )
 from ragforge.domain.strategy import Strategy
@@ -143,11 +144,11 @@ class Shelf:
     def outcomes(self, *files: Publication) -> list[Outcome]:
         return [published.outcome for published in self.publish(*files)]
 
-    def remove(self, document: str) -> list[str]:
+    def remove(self, document: str) -> Removed:
         with self.catalog.write() as unit:
             return unit.documents.remove(self.scope, self.id, document)
 
-    def remove_source(self, key: str) -> list[str]:
+    def remove_source(self, key: str) -> Removed:
         with self.catalog.write() as unit:
             return unit.documents.remove_source(self.scope, self.id, key)
 
@@ -163,7 +164,7 @@ class Shelf:
             found = unit.documents.unsplit(self.scope, self.id, generation, limit)
             for stored in found:
                 publication = split_into(file("/" + stored.name, name=stored.name), stored.parsed, size)
-                unit.documents.put_split(self.scope, self.id, generation, stored, publication)
+                unit.documents.put_split(self.scope, self.id, generation, stored, publication.split, publication.hashes)
         return len(found)
 
     def embed(self, generation: Generation, card: EmbedderCard) -> int:

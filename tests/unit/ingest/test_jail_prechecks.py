@@ -24,7 +24,7 @@ def check(data: bytes, type_name: str) -> ParseFailure | None:
 
 def reason(data: bytes, type_name: str) -> Reason | None:
     refused = check(data, type_name)
-    return refused and refused.reason
+    return refused.reason if refused else None
 
 
 def zipped(parts: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -87,7 +87,7 @@ def test_honest_archives_pass(type_name: str, method: int) -> None:
 
 
 def test_small_honest_archives_may_shrink_much() -> None:
-    assert check(zipped({"a.xml": b"<a>" + b"<b/>" * 1_000_000 + b"</a>"}), "docx") is None
+    assert check(zipped({"a.xml": b"<a>" + b"<b/>" * 500_000 + b"</a>"}), "docx") is None
 
 
 @pytest.mark.parametrize(

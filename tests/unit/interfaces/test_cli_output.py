@@ -15,7 +15,7 @@ from ragforge.domain.access import Clearance
 from ragforge.domain.library import FileResult, Labels, Outcome, Progress
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import UserError
-from ragforge.interfaces.cli.files import Tally
+from ragforge.interfaces.cli.files import Tally, labels_of
 from ragforge.interfaces.cli.output import Column, ago, count, cut, duration, json_text, plain, plain_text, table
 from ragforge.interfaces.cli.progress import Pace
 from ragforge.interfaces.cli.projects import strategy_of
@@ -115,13 +115,23 @@ def test_tally_keeps_counts_of_all_and_the_first_failures_only() -> None:
     assert Tally().text() == "nothing to do"
 
 
+def test_labels_from_options() -> None:
+    assert labels_of(None, None, None) == Labels()
+    assert labels_of("mail", ["a", "b"], "public") == Labels("mail", ("a", "b"), Clearance.PUBLIC)
+
+
 def test_a_strategy_from_options() -> None:
     base = Strategy(leaf_max=450)
     assert strategy_of(base, None, None) is None
     assert strategy_of(base, None, ["leaf_min=200"]) == Strategy(leaf_min=200, leaf_max=450)
     assert strategy_of(base, "sections", []) == base
     assert strategy_of(base, "chars", ["window_max=1000"]) == Strategy("chars", window_max=1000)
-    for size, hint in (("leafmax=2", "leaf_max?"), ("leaf_max=x", "=400"), ("leaf_max", "=400")):
+    for size, hint in (
+        ("leafmax=2", "leaf_max?"),
+        ("leaf_max=x", "=400"),
+        ("leaf_max", "=400"),
+        ("leaf_max=9", "together"),
+    ):
         with pytest.raises(UserError) as caught:
             strategy_of(base, None, [size])
         assert hint in caught.value.hint

@@ -25,6 +25,9 @@ from ragforge.errors import Busy, CorruptStore, DiskFull, StoreError
 HEAD = "0002"
 """The newest migration; a test compares it with the scripts."""
 
+_UPGRADE_LOCK = 0x7261676675706772
+"""Of two processes that upgrade one Postgres database, the second waits and finds it done."""
+
 SAFE_SQLITE = (3, 51, 3)
 """Older ones can corrupt a WAL that several processes write to (the WAL-reset bug)."""
 
@@ -45,7 +48,8 @@ class Database:
         self.engine = engine
         self.path = path
         """The SQLite file; None on Postgres."""
-        self._writer = threading.RLock()
+        self._writer = threading.Lock()
+        self._writing = threading.local()
         self._exclusive: FileLock | None = None
 
     # -- opening
@@ -115,12 +119,24 @@ class Database:
         """All or nothing; one writer at a time."""
         self._claim_old_sqlite()
         with (
+            self._one_per_thread(),
             self._writer,
             self._errors(),
             self.engine.connect().execution_options(begin="IMMEDIATE") as connection,
             connection.begin(),
         ):
             yield connection
+
+    @contextlib.contextmanager
+    def _one_per_thread(self) -> Iterator[None]:
+        """A second write of the same thread would wait for the first one forever."""
+        if getattr(self._writing, "now", False):
+            raise RuntimeError("write() inside write(): use the unit at hand")
+        self._writing.now = True
+        try:
+            yield
+        finally:
+            self._writing.now = False
 
     def _claim_old_sqlite(self) -> None:
         """Where SQLite has the WAL-reset bug, the first process that writes keeps the place until it ends."""
@@ -195,6 +211,8 @@ class Database:
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
         with self.write() as connection:
+            if not self.is_sqlite:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 

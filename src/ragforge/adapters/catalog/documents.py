@@ -15,13 +15,14 @@ from ragforge.adapters.catalog.embeddings import count_known, section_of_chunk, 
 from ragforge.adapters.catalog.projects import SqlProjects
 from ragforge.adapters.catalog.publishing import (
     Publisher,
+    drop_unseen_failures,
     drop_unused_vectors,
     log_changes,
     name_by_source,
     remove_versions,
     split_rows,
 )
-from ragforge.adapters.catalog.unit import Session, batches, locator, moment
+from ragforge.adapters.catalog.unit import Session, batches, cleared, locator, moment, reached
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.documents import Mark, Parsed, Reason, Split, TextKind
 from ragforge.domain.library import (
@@ -58,7 +59,7 @@ class SqlDocuments:
                 sa.select(t.sources, t.versions.c.status)
                 .join(t.documents, t.documents.c.ord == t.sources.c.document)
                 .join(t.versions, t.versions.c.ord == t.documents.c.latest)
-                .where(t.sources.c.project == row.ord, t.sources.c.key.in_(batch))
+                .where(t.sources.c.project == row.ord, t.sources.c.key.in_(batch), cleared(scope))
             )
             for r in self._session.execute(statement):
                 found[r.key] = (_source(r), Status(r.status))
@@ -67,15 +68,18 @@ class SqlDocuments:
     def source_keys(self, scope: Scope, project: str, prefix: str) -> list[str]:
         """Every known path that begins with `prefix`."""
         row = self._session.project(scope, project)
-        statement = sa.select(t.sources.c.key).where(
-            t.sources.c.project == row.ord, t.sources.c.key.startswith(prefix, autoescape=True)
+        statement = (
+            sa.select(t.sources.c.key)
+            .join(t.documents, t.documents.c.ord == t.sources.c.document)
+            .where(t.sources.c.project == row.ord, t.sources.c.key.startswith(prefix, autoescape=True), cleared(scope))
         )
         return [key for key in self._session.execute(statement).scalars() if key.startswith(prefix)]
 
     def usage(self, scope: Scope, project: str) -> tuple[int, int]:
-        """How many documents and how many bytes the project holds."""
+        """How many documents and how many bytes the project holds, seen by the caller or not: limits count them."""
         row = self._session.project(scope, project)
-        statement = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(t.versions.c.size), 0)).where(
+        documents = sa.func.count(t.versions.c.document.distinct())
+        statement = sa.select(documents, sa.func.coalesce(sa.func.sum(t.versions.c.size), 0)).where(
             t.versions.c.project == row.ord
         )
         count, size = self._session.execute(statement).one()
@@ -86,8 +90,10 @@ class SqlDocuments:
         row = self._session.project(scope, project)
         found: set[str] = set()
         for batch in batches(hashes):
-            statement = sa.select(t.versions.c.sha256).where(
-                t.versions.c.project == row.ord, t.versions.c.sha256.in_(batch)
+            statement = (
+                sa.select(t.versions.c.sha256)
+                .join(t.documents, t.documents.c.ord == t.versions.c.document)
+                .where(t.versions.c.project == row.ord, t.versions.c.sha256.in_(batch), cleared(scope))
             )
             found.update(self._session.execute(statement).scalars())
         return frozenset(found)
@@ -110,8 +116,9 @@ class SqlDocuments:
 
     def remove(self, scope: Scope, project: str, document: str) -> Removed:
         """Remove a document from everything but the stored bytes, which the caller deletes after the commit."""
-        row, key = self._session.project(scope, project), self._key(scope, project, document)
+        row = self._session.project(scope, project)
         self._session.lock(row.ord)
+        key = self._key(scope, project, document)
         found = sa.select(t.versions.c.ord, t.versions.c.blob).where(t.versions.c.document == key)
         versions = self._session.execute(found).all()
         removed = remove_versions(self._session, [v.ord for v in versions])
@@ -123,11 +130,12 @@ class SqlDocuments:
     def remove_source(self, scope: Scope, project: str, key: str) -> Removed:
         """A path is gone; with its last source a document goes too."""
         row = self._session.project(scope, project)
+        self._session.lock(row.ord)
         where = (t.sources.c.project == row.ord, t.sources.c.key == key)
         owner = (
             sa.select(t.documents.c.id, t.documents.c.ord)
             .join(t.sources, t.sources.c.document == t.documents.c.ord)
-            .where(*where)
+            .where(*where, cleared(scope))
         )
         document = self._session.execute(owner).one_or_none()
         if document is None:
@@ -136,7 +144,7 @@ class SqlDocuments:
         others = sa.select(sa.func.count()).where(t.sources.c.document == document.ord)
         if self._session.execute(others).scalar():
             name_by_source(self._session, [document.ord])
-            return Removed()
+            return Removed(tuple(drop_unseen_failures(self._session, [document.ord])))
         return self.remove(scope, project, document.id)
 
     # -- reading
@@ -145,7 +153,7 @@ class SqlDocuments:
         return self._documents(scope, project, None, status)
 
     def get(self, scope: Scope, project: str, documents: Collection[str]) -> list[Document]:
-        return self._documents(scope, project, documents, None)
+        return [found for batch in batches(documents) for found in self._documents(scope, project, batch, None)]
 
     def find(self, scope: Scope, project: str, name: str) -> list[str]:
         """Documents whose id begins with `name`, or that are called so, or that came from that path."""
@@ -156,7 +164,7 @@ class SqlDocuments:
         by_id = t.documents.c.id.startswith(name, autoescape=True) if len(name) >= 4 else t.documents.c.id == name
         statement = sa.select(t.documents.c.id).where(
             t.documents.c.project == row.ord,
-            t.documents.c.confidentiality <= int(scope.clearance),
+            cleared(scope),
             by_id | (t.documents.c.name == name) | t.documents.c.ord.in_(by_source),
         )
         return list(self._session.execute(statement).scalars())
@@ -175,7 +183,7 @@ class SqlDocuments:
             )
             .join(shown, shown.c.ord == sa.func.coalesce(t.documents.c.live, t.documents.c.latest))
             .join(latest, latest.c.ord == t.documents.c.latest)
-            .where(t.documents.c.project == row.ord, t.documents.c.confidentiality <= int(scope.clearance))
+            .where(t.documents.c.project == row.ord, cleared(scope))
             .order_by(t.documents.c.ord)
         )
         if ids is not None:
@@ -249,13 +257,16 @@ class SqlDocuments:
         return "".join(pieces)
 
     def occurs_elsewhere(self, scope: Scope, project: str, document: str, phrase: str) -> bool:
-        """Whether another document of any project holds these words."""
+        """Whether another document, of any project the scope reaches, holds these words."""
         key = self._key(scope, project, document)
         mine = sa.select(t.versions.c.ord).where(t.versions.c.document == key)
         holds = sa.func.strpos if self._session.connection.dialect.name == "postgresql" else sa.func.instr
         statement = (
             sa.select(sa.literal(1))
+            .join_from(t.sections, t.versions, t.versions.c.ord == t.sections.c.version)
+            .join(t.documents, t.documents.c.ord == t.versions.c.document)
             .where(t.sections.c.version.not_in(mine), holds(t.sections.c.text, phrase) > 0)
+            .where(cleared(scope), reached(scope, t.documents.c.project))
             .limit(1)
         )
         return self._session.execute(statement).first() is not None
@@ -291,7 +302,8 @@ class SqlDocuments:
         self._session.lock(row.ord)
         keys = [self._key(scope, project, document) for document in documents]
         values["updated_at"] = self._session.now()
-        self._session.execute(sa.update(t.documents).where(t.documents.c.ord.in_(keys)).values(values))
+        for batch in batches(keys):
+            self._session.execute(sa.update(t.documents).where(t.documents.c.ord.in_(batch)).values(values))
         meta = [{"project": row.ord, "op": str(Op.META), "document": key, "chunk": None} for key in keys]
         self._session.insert(t.changes, meta)
 
@@ -307,7 +319,7 @@ class SqlDocuments:
         statement = (
             sa.select(t.versions, t.documents.c.id.label("document_id"))
             .join(t.documents, t.documents.c.live == t.versions.c.ord)
-            .where(t.documents.c.project == row.ord, ~has_chunks)
+            .where(t.documents.c.project == row.ord, cleared(scope), ~has_chunks)
             .order_by(t.versions.c.ord)
             .limit(limit)
         )
@@ -336,6 +348,8 @@ class SqlDocuments:
     ) -> None:
         """Add a version's chunks to the generation being built. A version that left meanwhile is passed over."""
         row = self._session.project(scope, project)
+        if SqlProjects(self._session).building(scope, project) != generation:
+            raise Outdated("another splitter or model was chosen meanwhile", hint="run the command again")
         version = self._session.execute(sa.select(t.versions).where(t.versions.c.ord == file.version)).one_or_none()
         has = sa.select(t.chunks.c.ord).where(
             t.chunks.c.version == file.version, t.chunks.c.generation == generation.chunks
@@ -352,6 +366,7 @@ class SqlDocuments:
             file.document,
             version.id,
         )
+        SqlProjects(self._session).sweep_versions(row.ord, [file.version])  # their ids may be the same
         for chunk, key in zip(chunks, self._session.keys(t.chunks, len(chunks)), strict=True):
             chunk.update(ord=key, project=row.ord)
         self._session.insert(t.sections, sections)
@@ -367,8 +382,10 @@ class SqlDocuments:
     def stored(self, scope: Scope, project: str) -> Iterator[tuple[str, str, str]]:
         """Name, sha256 and blob of every version whose bytes were stored."""
         row = self._session.project(scope, project)
-        statement = sa.select(t.versions.c.name, t.versions.c.sha256, t.versions.c.blob).where(
-            t.versions.c.project == row.ord, t.versions.c.blob != ""
+        statement = (
+            sa.select(t.versions.c.name, t.versions.c.sha256, t.versions.c.blob)
+            .join(t.documents, t.documents.c.ord == t.versions.c.document)
+            .where(t.versions.c.project == row.ord, t.versions.c.blob != "", cleared(scope))
         )
         return ((r.name, r.sha256, r.blob) for r in self._session.execute(statement))
 
@@ -378,7 +395,7 @@ class SqlDocuments:
             sa.select(t.documents.c.ord).where(
                 t.documents.c.project == row.ord,
                 t.documents.c.id == document,
-                t.documents.c.confidentiality <= int(scope.clearance),
+                cleared(scope),
             )
         ).scalar()
         if key is None:

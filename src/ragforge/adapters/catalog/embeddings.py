@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.projects import embedder_key
-from ragforge.adapters.catalog.unit import Session, batches, locator
+from ragforge.adapters.catalog.unit import Session, batches, cleared, locator
 from ragforge.domain.access import Scope
 from ragforge.domain.documents import breadcrumb
 from ragforge.domain.library import Generation, PendingChunk
@@ -54,7 +54,7 @@ class SqlEmbeddings:
         versions = (
             sa.select(t.versions.c.ord)
             .join(t.documents, t.documents.c.ord == t.versions.c.document)
-            .where(t.documents.c.project == row.ord, t.documents.c.id == document)
+            .where(t.documents.c.project == row.ord, t.documents.c.id == document, cleared(scope))
         )
         other = t.chunks.alias()
         shared = sa.exists().where(
@@ -86,7 +86,8 @@ class SqlEmbeddings:
             .join(t.versions, t.versions.c.ord == t.chunks.c.version)
             .join(t.documents, t.documents.c.live == t.versions.c.ord)
             .join(t.sections, section_of_chunk())
-            .where(t.documents.c.project == row.ord, t.chunks.c.generation == generation.chunks, ~has_vector)
+            .where(t.documents.c.project == row.ord, cleared(scope))
+            .where(t.chunks.c.generation == generation.chunks, ~has_vector)
             .limit(limit)
         )
         return [

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
-from ragforge.adapters.catalog.unit import Session, moment
+from ragforge.adapters.catalog.unit import Session, moment, reached
 from ragforge.domain.access import Scope
 from ragforge.domain.library import Job, JobState, Progress
 from ragforge.errors import NotFound
@@ -50,12 +50,13 @@ class SqlJobs:
     ) -> Job | None:
         """Take the oldest waiting job of these kinds (or the named one) for a while."""
         self.reap(scope)
-        waiting = sa.select(t.jobs.c.ord).where(t.jobs.c.state == str(JobState.QUEUED), t.jobs.c.kind.in_(kinds))
+        waiting = sa.select(t.jobs.c.ord).where(
+            t.jobs.c.state == str(JobState.QUEUED), t.jobs.c.kind.in_(kinds), _visible(scope)
+        )
         if job is not None:
             waiting = waiting.where(t.jobs.c.id == job)
-        if self._session.connection.dialect.name == "postgresql":
-            waiting = waiting.with_for_update(skip_locked=True)
-        key = self._session.execute(waiting.order_by(t.jobs.c.ord).limit(1)).scalar()
+        waiting = waiting.order_by(t.jobs.c.ord).limit(1).with_for_update(skip_locked=True)
+        key = self._session.execute(waiting).scalar()
         if key is None:
             return None
         now = self._session.now()
@@ -79,12 +80,14 @@ class SqlJobs:
         values: dict[str, Any] = {"lease_until": now + int(lease_seconds * 1000), "updated_at": now}
         if progress is not None:
             values["progress"] = json.dumps(asdict(progress))
-        result = self._session.execute(sa.update(t.jobs).where(*_held(job), ~t.jobs.c.cancel_requested).values(values))
+        held = (*_held(job), _visible(scope), ~t.jobs.c.cancel_requested)
+        result = self._session.execute(sa.update(t.jobs).where(*held).values(values))
         return bool(result.rowcount)
 
     def finish(self, scope: Scope, job: Job, error: str | None = None, *, retry: bool = False) -> None:
         """Close the job: done, cancelled, failed; or back in the queue until three strikes."""
-        row = self._session.execute(sa.select(t.jobs).where(*_held(job))).one_or_none()
+        held = sa.select(t.jobs).where(*_held(job), _visible(scope)).with_for_update()
+        row = self._session.execute(held).one_or_none()
         if row is None:
             return
         state = JobState.DONE
@@ -96,8 +99,9 @@ class SqlJobs:
 
     def cancel(self, scope: Scope, job: str) -> None:
         """A waiting job ends at once; a running one is told at its next heartbeat."""
-        row = self._session.execute(sa.select(t.jobs).where(t.jobs.c.id == job)).one_or_none()
-        if row is None or not self._visible(scope, row):
+        named = sa.select(t.jobs).where(t.jobs.c.id == job, _visible(scope)).with_for_update()
+        row = self._session.execute(named).one_or_none()
+        if row is None:
             raise NotFound(f"no job {job!r}")
         if row.state == JobState.QUEUED:
             self._close([row.ord], JobState.CANCELLED, "")
@@ -105,17 +109,17 @@ class SqlJobs:
             self._session.execute(sa.update(t.jobs).where(t.jobs.c.ord == row.ord).values(cancel_requested=True))
 
     def all(self, scope: Scope, project: str | None = None) -> list[Job]:
-        statement = self._select().order_by(t.jobs.c.ord.desc())
+        statement = self._select().where(_visible(scope)).order_by(t.jobs.c.ord.desc())
         if project is not None:
             statement = statement.where(t.jobs.c.project == self._session.project(scope, project).ord)
-        return [_job(row) for row in self._session.execute(statement) if self._visible(scope, row)]
+        return [_job(row) for row in self._session.execute(statement)]
 
     def reap(self, scope: Scope) -> int:
         """Jobs whose worker stopped beating go back to the queue, or into quarantine after three strikes."""
         lapsed = sa.select(t.jobs).where(
-            t.jobs.c.state == str(JobState.RUNNING), t.jobs.c.lease_until < self._session.now()
+            t.jobs.c.state == str(JobState.RUNNING), t.jobs.c.lease_until < self._session.now(), _visible(scope)
         )
-        rows = self._session.execute(lapsed).all()
+        rows = self._session.execute(lapsed.with_for_update(skip_locked=True)).all()
         for row in rows:
             state = JobState.CANCELLED if row.cancel_requested else _after_failure(row.attempts)
             self._close([row.ord], state, "its worker ended without a word")
@@ -141,11 +145,9 @@ class SqlJobs:
     def _get(self, key: int) -> Job:
         return _job(self._session.execute(self._select().where(t.jobs.c.ord == key)).one())
 
-    def _visible(self, scope: Scope, row: Row[Any]) -> bool:
-        if scope.projects is None:
-            return True
-        project = sa.select(t.projects.c.id).where(t.projects.c.ord == row.project)
-        return self._session.execute(project).scalar() in scope.projects
+
+def _visible(scope: Scope) -> sa.ColumnElement[bool]:
+    return reached(scope, t.jobs.c.project)
 
 
 def _held(job: Job) -> tuple[sa.ColumnElement[bool], ...]:

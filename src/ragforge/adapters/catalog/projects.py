@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
@@ -12,10 +13,10 @@ from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.unit import Session, batches, moment
-from ragforge.domain.access import Scope
+from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.library import Generation, Op, Project
 from ragforge.domain.strategy import Strategy
-from ragforge.errors import NotFound, UserError
+from ragforge.errors import NotAllowed, NotFound, Outdated, UserError
 from ragforge.ports import EmbedderCard
 
 LIVE, BUILDING, RETIRED = "live", "building", "retired"
@@ -29,6 +30,7 @@ class SqlProjects:
         self, scope: Scope, name: str, slug: str, strategy: Strategy, chunker: str, embedder: EmbedderCard
     ) -> Project:
         session = self._session
+        _require_owner(scope)
         if session.execute(sa.select(t.projects.c.ord).where(t.projects.c.slug == slug)).first():
             raise UserError(f"project {slug!r} exists already", hint="choose another name")
         (key,) = session.keys(t.projects, 1)
@@ -56,6 +58,7 @@ class SqlProjects:
 
     def rename(self, scope: Scope, project: str, name: str, slug: str) -> None:
         row = self._session.project(scope, project)
+        _require_owner(scope)
         taken = sa.select(t.projects.c.ord).where(t.projects.c.slug == slug, t.projects.c.ord != row.ord)
         if self._session.execute(taken).first():
             raise UserError(f"project {slug!r} exists already", hint="choose another name")
@@ -81,6 +84,7 @@ class SqlProjects:
     def begin(self, scope: Scope, project: str, strategy: Strategy, chunker: str, embedder: EmbedderCard) -> Generation:
         """The generation being built with these settings: the unfinished one if it has them, else a new one."""
         row = self._session.project(scope, project)
+        _require_all_documents(scope)
         live, building = self.live(scope, project), self.building(scope, project)
         if building and (building.chunker, building.embedder_fingerprint) == (chunker, embedder.fingerprint):
             return building
@@ -101,9 +105,11 @@ class SqlProjects:
     def swap(self, scope: Scope, project: str) -> None:
         """Make the finished generation the live one, in one step."""
         row = self._session.project(scope, project)
-        building = self.building(scope, project)
-        assert building is not None
+        _require_all_documents(scope)
         self._session.lock(row.ord)
+        building = self.building(scope, project)
+        if building is None or self._is_unfinished(row.ord, building):
+            raise Outdated("files changed before the new generation was complete", hint="run the command again")
         self._set_state(row.ord, LIVE, RETIRED)
         self._set_state(row.ord, BUILDING, LIVE)
         self._session.execute(
@@ -120,28 +126,52 @@ class SqlProjects:
     def sweep(self, scope: Scope, project: str, limit: int) -> int:
         """Remove rows that only retired generations used, at most `limit` versions' worth. Returns how many."""
         session, row = self._session, self._session.project(scope, project)
-        kept = sa.select(t.generations.c.chunks).where(
-            t.generations.c.project == row.ord, t.generations.c.state != RETIRED
-        )
         versions = sa.select(t.versions.c.ord).where(t.versions.c.project == row.ord)
         stale = (
             sa.select(t.sections.c.version)
-            .where(t.sections.c.version.in_(versions), t.sections.c.generation.not_in(kept))
+            .where(t.sections.c.version.in_(versions), t.sections.c.generation.not_in(_kept(row.ord)))
             .distinct()
             .limit(limit)
         )
         found = list(session.execute(stale).scalars())
-        keep = list(session.execute(kept).scalars())
-        for batch in batches(found):
-            for table in (t.sections, t.chunks):
-                session.execute(sa.delete(table).where(table.c.version.in_(batch), table.c.generation.not_in(keep)))
+        self.sweep_versions(row.ord, found)
         if len(found) < limit:
             self._session.execute(
                 sa.delete(t.generations).where(t.generations.c.project == row.ord, t.generations.c.state == RETIRED)
             )
         return len(found)
 
+    def sweep_versions(self, project: int, versions: Collection[int]) -> None:
+        """Remove these versions' rows that only retired generations used."""
+        for batch in batches(versions):
+            for table in (t.sections, t.chunks):
+                stale = (table.c.version.in_(batch), table.c.generation.not_in(_kept(project)))
+                self._session.execute(sa.delete(table).where(*stale))
+
     # -- helpers
+
+    def _is_unfinished(self, project: int, generation: Generation) -> bool:
+        """Whether a live version has no chunks in the generation, or one of its chunks no vector."""
+        chunks = sa.exists().where(t.chunks.c.version == t.documents.c.live, t.chunks.c.generation == generation.chunks)
+        vector = sa.exists().where(
+            t.embeddings.c.project == project,
+            t.embeddings.c.text_hash == t.chunks.c.text_hash,
+            t.embeddings.c.embedder == t.embedders.c.ord,
+            t.embedders.c.fingerprint == generation.embedder_fingerprint,
+        )
+        unsplit = sa.select(t.documents.c.ord).where(
+            t.documents.c.project == project, t.documents.c.live.is_not(None), ~chunks
+        )
+        unembedded = (
+            sa.select(t.chunks.c.ord)
+            .join(t.documents, t.documents.c.live == t.chunks.c.version)
+            .where(
+                t.documents.c.project == project,
+                t.chunks.c.generation == generation.chunks,
+                ~vector.correlate(t.chunks),
+            )
+        )
+        return any(self._session.execute(missing.limit(1)).first() for missing in (unsplit, unembedded))
 
     def _with_generation(self) -> sa.Select[Any]:
         return (
@@ -195,14 +225,32 @@ class SqlProjects:
         self._session.insert(t.generations, [row])
 
 
+def _kept(project: int) -> sa.Select[int]:
+    """The generations whose chunk rows are needed."""
+    return sa.select(t.generations.c.chunks).where(t.generations.c.project == project, t.generations.c.state != RETIRED)
+
+
+def _require_owner(scope: Scope) -> None:
+    """Projects' names are one space: who may take one learns which are taken."""
+    if scope.projects is not None:
+        raise NotAllowed("only the workspace's owner names projects", hint="ask its owner")
+
+
+def _require_all_documents(scope: Scope) -> None:
+    """Documents the caller cannot see would drop out of a generation the caller builds."""
+    if scope.clearance < max(Clearance):
+        raise NotAllowed("indexing a project anew needs clearance for all its documents", hint="ask its owner")
+
+
 def embedder_key(session: Session, card: EmbedderCard) -> int:
     """The key of an embedder's row, made on first sight."""
     known = sa.select(t.embedders.c.ord).where(t.embedders.c.fingerprint == card.fingerprint)
     key = session.execute(known).scalar()
     if key is None:
-        (key,) = session.keys(t.embedders, 1)
-        row = {"ord": key, "fingerprint": card.fingerprint, "name": card.name, "dimension": card.dimension}
-        session.insert(t.embedders, [row])
+        (new,) = session.keys(t.embedders, 1)
+        row = {"ord": new, "fingerprint": card.fingerprint, "name": card.name, "dimension": card.dimension}
+        session.insert_new(t.embedders, [row])  # another may have been quicker
+        key = session.execute(known).scalar_one()
     return int(key)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -50,10 +50,11 @@ class _Version:
 class _Rows:
     """What the transaction will write."""
 
-    versions: list[dict[str, Any]] = field(default_factory=list)
+    versions: dict[int, dict[str, Any]] = field(default_factory=dict)
     sections: list[dict[str, Any]] = field(default_factory=list)
     chunks: list[dict[str, Any]] = field(default_factory=list)
     puts: list[tuple[int, str]] = field(default_factory=list)
+    unused_hashes: list[bytes] = field(default_factory=list)
     gone_versions: list[int] = field(default_factory=list)
     gone_documents: list[int] = field(default_factory=list)
     documents: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -75,6 +76,7 @@ class Publisher:
         self._version_of_key: dict[int, _Version] = {}
         self._sources: dict[str, int] = {}
         self._left: list[int] = []
+        self._seen_again: list[int] = []
 
     def publish(self, files: Sequence[Publication]) -> list[Published]:
         self._load(files)
@@ -82,7 +84,9 @@ class Publisher:
         self._version_keys = iter(self._session.keys(t.versions, len(files)))
         self._chunk_keys = iter(self._session.keys(t.chunks, sum(len(f.split.leaves) for f in files)))
         published = [self._publish_one(file) for file in files]
-        self._write()
+        unseen = self._write()
+        if unseen:
+            published[-1] = replace(published[-1], obsolete_blobs=(*published[-1].obsolete_blobs, *unseen))
         return published
 
     # -- what is there already
@@ -142,6 +146,8 @@ class Publisher:
             document.sources += 1
             obsolete += self._leave(owner)
         self._put_source(file, document)
+        self._rows.unused_hashes += file.hashes  # embedded under this file's name, which is not the document's
+        self._seen_again.append(document.key)
         return Published(document.id, outcome, owner not in (None, document.key), tuple(obsolete))
 
     def _replace(self, file: Publication, known: _Version | None, owner: int | None) -> Published:
@@ -203,11 +209,22 @@ class Publisher:
         return obsolete
 
     def _drop(self, key: int) -> str:
-        self._rows.gone_versions.append(key)
         version = self._version_of_key[key]
+        if self._rows.versions.pop(key, None) is None:
+            self._rows.gone_versions.append(key)
+        else:  # it came with this very batch
+            self._take_back(key)
         if self._versions.get(version.sha256) is version:
             del self._versions[version.sha256]
         return version.blob
+
+    def _take_back(self, version: int) -> None:
+        rows = self._rows
+        gone = {row["id"] for row in rows.chunks if row["version"] == version}
+        rows.unused_hashes += [row["text_hash"] for row in rows.chunks if row["version"] == version]
+        rows.sections = [row for row in rows.sections if row["version"] != version]
+        rows.chunks = [row for row in rows.chunks if row["version"] != version]
+        rows.puts = [(document, chunk) for document, chunk in rows.puts if chunk not in gone]
 
     # -- rows
 
@@ -247,35 +264,33 @@ class Publisher:
             status = Status.QUARANTINED if struck_out else Status.FAILED
         version = _Version(next(self._version_keys), document.key, file.source.sha256, status, attempts, file.blob)
         self._versions[version.sha256] = self._version_of_key[version.key] = version
-        self._rows.versions.append(
-            {
-                "ord": version.key,
-                "id": version_id(file.source.sha256, file.parser, file.source.name),
-                "project": self._project,
-                "document": document.key,
-                "sha256": file.source.sha256,
-                "size": file.source.size,
-                "type": file.type,
-                "mime": file.mime,
-                "blob": file.blob,
-                "parser": file.parser,
-                "name": file.source.name,
-                "status": str(status),
-                "reason": None if failure is None else str(failure.reason),
-                "message": "" if failure is None else failure.message,
-                "hint": "" if failure is None else failure.hint,
-                "attempts": attempts,
-                "notes": json.dumps(file.parsed.notes, ensure_ascii=False),
-                "title": file.parsed.title,
-                "summary": file.summary,
-                "kind": str(file.parsed.kind),
-                "marks": pack_marks(file.parsed),
-                "characters": len(file.parsed.text),
-                "tokens": file.tokens,
-                "chunks": len(file.split.leaves),
-                "created_at": self._now,
-            }
-        )
+        self._rows.versions[version.key] = {
+            "ord": version.key,
+            "id": version_id(file.source.sha256, file.parser, file.source.name),
+            "project": self._project,
+            "document": document.key,
+            "sha256": file.source.sha256,
+            "size": file.source.size,
+            "type": file.type,
+            "mime": file.mime,
+            "blob": file.blob,
+            "parser": file.parser,
+            "name": file.source.name,
+            "status": str(status),
+            "reason": None if failure is None else str(failure.reason),
+            "message": "" if failure is None else failure.message,
+            "hint": "" if failure is None else failure.hint,
+            "attempts": attempts,
+            "notes": json.dumps(file.parsed.notes, ensure_ascii=False),
+            "title": file.parsed.title,
+            "summary": file.summary,
+            "kind": str(file.parsed.kind),
+            "marks": pack_marks(file.parsed),
+            "characters": len(file.parsed.text),
+            "tokens": file.tokens,
+            "chunks": len(file.split.leaves),
+            "created_at": self._now,
+        }
         return version
 
     def _add_split(self, version: int, document: _Document, file: Publication) -> None:
@@ -299,12 +314,13 @@ class Publisher:
 
     # -- writing
 
-    def _write(self) -> None:
+    def _write(self) -> list[str]:
+        """Write it all. Returns the blobs of failed versions that no path shows any more."""
         session, rows = self._session, self._rows
         removed = remove_versions(session, rows.gone_versions)
         inserts = [row for row in rows.documents.values() if "ord" in row]
         session.insert(t.documents, [{k: v for k, v in row.items() if k != "b_ord"} for row in inserts])
-        session.insert(t.versions, rows.versions)
+        session.insert(t.versions, list(rows.versions.values()))
         session.insert(t.sections, rows.sections)
         session.insert(t.chunks, rows.chunks)
         updates = [row for row in rows.documents.values() if "ord" not in row]
@@ -319,7 +335,8 @@ class Publisher:
             session.execute(sa.delete(t.documents).where(t.documents.c.ord.in_(rows.gone_documents)))
         name_by_source(session, self._left)
         log_changes(session, self._project, removed, rows.puts)
-        drop_unused_vectors(session, self._project, [text_hash for *_, text_hash in removed])
+        drop_unused_vectors(session, self._project, [*rows.unused_hashes, *(text_hash for *_, text_hash in removed)])
+        return drop_unseen_failures(session, {*self._left, *self._seen_again})
 
     def _write_sources(self) -> None:
         session, rows = self._session, list(self._rows.sources.values())
@@ -433,3 +450,23 @@ def name_by_source(session: Session, documents: Collection[int]) -> None:
     )
     for batch in batches(documents):
         session.execute(sa.update(t.documents).where(t.documents.c.ord.in_(batch), ~named).values(name=oldest))
+
+
+def drop_unseen_failures(session: Session, documents: Collection[int]) -> list[str]:
+    """Bytes that could not be read leave with the last path that has them, where an older text is live."""
+    blobs: list[str] = []
+    has_path = sa.exists().where(
+        t.sources.c.document == t.versions.c.document, t.sources.c.sha256 == t.versions.c.sha256
+    )
+    for batch in batches(documents):
+        unseen = (
+            sa.select(t.versions.c.ord, t.versions.c.blob, t.versions.c.document)
+            .join(t.documents, t.documents.c.latest == t.versions.c.ord)
+            .where(t.documents.c.ord.in_(batch), t.documents.c.live != t.documents.c.latest, ~has_path)
+        )
+        rows = session.execute(unseen).all()
+        owners = [row.document for row in rows]
+        session.execute(sa.update(t.documents).where(t.documents.c.ord.in_(owners)).values(latest=t.documents.c.live))
+        remove_versions(session, [row.ord for row in rows])
+        blobs += [row.blob for row in rows if row.blob]
+    return blobs

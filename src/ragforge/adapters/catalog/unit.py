@@ -51,6 +51,18 @@ def locator(row: Row[Any]) -> Locator:
     return Locator(tuple(json.loads(row.path)), row.page, row.page_end, row.time_start, row.time_end, row.speaker)
 
 
+def cleared(scope: Scope) -> sa.ColumnElement[bool]:
+    """Documents the scope may know of."""
+    return t.documents.c.confidentiality <= int(scope.clearance)
+
+
+def reached(scope: Scope, project: sa.ColumnElement[int]) -> sa.ColumnElement[bool]:
+    """Rows of projects the scope reaches; `project` is their column."""
+    if scope.projects is None:
+        return sa.true()
+    return project.in_(sa.select(t.projects.c.ord).where(t.projects.c.id.in_(scope.projects)))
+
+
 class Session:
     """One transaction's connection, with the few things every part needs."""
 
@@ -64,16 +76,11 @@ class Session:
 
     def keys(self, table: Table, count: int) -> range:
         """`count` new keys. They are never given twice, not even after a deletion."""
-        statement = (
-            sa.update(t.counters)
-            .where(t.counters.c.name == table.name)
-            .values(value=t.counters.c.value + count)
-            .returning(t.counters.c.value)
+        first = self._dialect_insert()(t.counters).values(name=table.name, value=count)
+        statement = first.on_conflict_do_update(
+            index_elements=[t.counters.c.name], set_={"value": t.counters.c.value + count}
         )
-        last = self.execute(statement).scalar()
-        if last is None:
-            self.execute(sa.insert(t.counters).values(name=table.name, value=count))
-            last = count
+        last = self.execute(statement.returning(t.counters.c.value)).scalar_one()
         return range(int(last) - count + 1, int(last) + 1)
 
     def project(self, scope: Scope, project: str) -> Row[Any]:
@@ -92,9 +99,11 @@ class Session:
         """Insert the rows whose key is not there yet."""
         if not rows:
             return
-        insert = postgresql.insert if self.connection.dialect.name == "postgresql" else sqlite.insert
-        self.execute(insert(table).on_conflict_do_nothing(), rows)
+        self.execute(self._dialect_insert()(table).on_conflict_do_nothing(), rows)
 
     def insert(self, table: Table, rows: Sequence[dict[str, Any]]) -> None:
         if rows:
             self.execute(sa.insert(table), rows)
+
+    def _dialect_insert(self) -> Any:
+        return postgresql.insert if self.connection.dialect.name == "postgresql" else sqlite.insert

@@ -23,7 +23,7 @@ from ragforge.adapters.embedders import background
 from ragforge.adapters.embedders.pieces import merge, unit_length, windows
 from ragforge.adapters.embedders.records import ModelRecord, ProviderRecord, model_record, ollama_address, split_name
 from ragforge.adapters.embedders.tokenizer import FileTokenizer
-from ragforge.adapters.embedders.wordllama import tokenizer_file
+from ragforge.adapters.embedders.wordllama import shared_tokenizer
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.tokens import Matrix, Passage, Vector
 from ragforge.errors import BadVectors, MissingExtra, ProviderError, QuotaExceeded, RateLimited, UserError
@@ -100,7 +100,7 @@ class ProviderEmbedder:
         self._key = _Key(key) if key else None
         self._base_url = base_url or _address(self._provider, environment)
         self._patience = patience or Patience()
-        self._tokenizer = FileTokenizer(tokenizer_file())
+        self._tokenizer = shared_tokenizer()
         self._dimension: int | None = None
         self._lock = threading.Lock()
         if self._provider.key_name and not key:
@@ -212,11 +212,8 @@ class ProviderEmbedder:
 
     def _pause(self, state: tenacity.RetryCallState) -> float:
         """Exponential with jitter, but never shorter than the provider asked for."""
-        backoff = tenacity.wait_exponential_jitter(
-            self._patience.first_pause_seconds,
-            self._patience.longest_pause_seconds,
-            jitter=self._patience.first_pause_seconds,
-        )(state)
+        first, longest = self._patience.first_pause_seconds, self._patience.longest_pause_seconds
+        backoff = tenacity.wait_exponential(first, longest)(state) + tenacity.wait_random(0, first)(state)
         problem = state.outcome.exception() if state.outcome else None
         asked = problem.retry_after if isinstance(problem, RateLimited) else None
         return max(backoff, asked or 0.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -44,12 +44,18 @@ def weights_file() -> Path:
     return package_folder() / "weights" / "l2_supercat_256.safetensors"
 
 
+@cache
+def shared_tokenizer() -> FileTokenizer:
+    """One for the whole process: what it has learned serves everybody."""
+    return FileTokenizer(tokenizer_file())
+
+
 class WordLlama:
     """The mean of the vectors of a text's tokens. Reads its files at first use; may be called from any thread."""
 
     def __init__(self) -> None:
         self._weights_path = weights_file()
-        self._tokenizer = FileTokenizer(tokenizer_file())
+        self._tokenizer = shared_tokenizer()
         self._lock = threading.Lock()
 
     @cached_property

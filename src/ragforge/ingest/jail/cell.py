@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import resource
 import signal
 import sys
@@ -35,6 +36,15 @@ class Task:
     answer: int
     folder: Path
     """Empty, its own, removed afterwards."""
+
+
+def prepare() -> None:
+    """Find out once, in the launcher, what every child needs to know."""
+    open_to_all(libraries())
+    kernel.may_become_nobody()
+    kernel.landlock_abi()
+    if seccomp.known_machine():
+        seccomp.denials(platform.machine())
 
 
 def run(task: Task, launcher: int) -> None:
@@ -70,7 +80,7 @@ def _raise_walls(task: Task, launcher: int) -> None:
     template = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     kernel.forbid_new_privileges()
     ruleset = kernel.landlock_ruleset(libraries(), task.folder)
-    if os.geteuid() == 0:
+    if kernel.may_become_nobody():
         kernel.become_nobody(keep_reading=ruleset is not None and not open_to_all(libraries()))
     else:
         kernel.set_capabilities(0)

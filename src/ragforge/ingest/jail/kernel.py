@@ -9,7 +9,7 @@ import ctypes
 import os
 import signal
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -57,17 +57,23 @@ def adopt_orphans() -> None:
 
 def leave_network() -> bool:
     """Move this process, and all it starts, to a network without devices. True if it worked."""
-    probe = os.fork()  # a user namespace that cannot be set up would leave this process without a user
-    if probe == 0:
-        try:
-            _unshare_network()
-            os._exit(0)
-        except OSError:
-            os._exit(1)
-    if os.waitpid(probe, 0)[1] != 0:
+    # A user namespace that cannot be set up would leave this process without a user, so it is tried first.
+    if not _works(_unshare_network):
         return False
     _unshare_network()
     return True
+
+
+def _works(act: Callable[[], None]) -> bool:
+    """Whether a step that cannot be taken back succeeds, tried in a child."""
+    trial = os.fork()
+    if trial == 0:
+        try:
+            act()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(trial, 0)[1] == 0
 
 
 def _unshare_network() -> None:
@@ -84,7 +90,13 @@ def _unshare_network() -> None:
 # --- user and capabilities
 
 
-def become_nobody(keep_reading: bool) -> None:
+@cache
+def may_become_nobody() -> bool:
+    """Whether this is a root that can drop itself; inside some containers it cannot."""
+    return os.geteuid() == 0 and _works(become_nobody)
+
+
+def become_nobody(keep_reading: bool = False) -> None:
     """Drop root for good. `keep_reading` leaves the one right to pass folders closed to others:
     for libraries below a closed home. Only for a process that Landlock holds."""
     right = _reading_right() if keep_reading else 0

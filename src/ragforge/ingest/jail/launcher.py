@@ -109,7 +109,7 @@ class Launcher:
         self._started += 1
         folder = self._folder / str(self._started)
         folder.mkdir(mode=0o700)
-        if os.geteuid() == 0:
+        if cell.LINUX and kernel.may_become_nobody():
             os.chown(folder, kernel.NOBODY, kernel.NOBODY)
         task = cell.Task(request["parser"], request["name"], limits, file, answer, folder)
         launcher = os.getpid()
@@ -238,6 +238,7 @@ def main(control: int, folder: str) -> None:
     if cell.LINUX:
         kernel.leave_network()
         kernel.adopt_orphans()
+        cell.prepare()
     try:
         Launcher(socket.socket(fileno=control), Path(folder)).serve()
     finally:

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-import ragforge
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.documents import Parsed, ParseFailure, Reason
 from ragforge.ingest.jail import oneshot
@@ -33,7 +32,7 @@ _BOOT = (
     "import sys; sys.path[:0] = [path for path in sys.argv[3:] if path not in sys.path];"
     "from ragforge.ingest.jail.launcher import main; main(int(sys.argv[1]), sys.argv[2])"
 )
-_SOURCE = str(Path(ragforge.__file__).parents[1])
+_SOURCE = str(Path(__file__).parents[3])
 _TICK_SECONDS = 0.05
 _LOADING_SECONDS = 60
 _CLOSING_SECONDS = 5
@@ -116,9 +115,9 @@ class Jail:
             {"parser": request.parser, "module": module, "name": request.name, "limits": asdict(self._limits)}
         ).encode()
         for _ in range(2):
-            if self._closed:
-                break
             launched = self._launcher()
+            if launched is None:
+                return ParseFailure(Reason.CRASHED, "stopped before the file was read", "add the file again")
             try:
                 return self._ask(launched, message, file, cancel)
             except _LauncherGone:
@@ -165,9 +164,10 @@ class Jail:
             raise _LauncherGone
         return verdict(Ending(**json.loads(ending)), frame, self._limits)
 
-    def _launcher(self) -> _Launched:
+    def _launcher(self) -> _Launched | None:
+        """The launcher, started if there is none; None once the jail is closed."""
         with self._lock:
-            if self._launched is None:
+            if self._launched is None and not self._closed:
                 self._launched = _launch(self._paths)
             return self._launched
 

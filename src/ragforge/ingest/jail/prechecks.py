@@ -25,7 +25,7 @@ MAX_RATIO = 100
 RATIO_FROM_BYTES = 10_000_000
 """Small files may shrink as much as they like."""
 MAX_DEPTH = 256
-MAX_PART_BYTES = 16_000_000
+MAX_PART_BYTES = 8_000_000
 MAX_CHECKED_BYTES = 64_000_000
 MAX_NESTING = 3
 
@@ -115,35 +115,21 @@ def _check_zip(file: BinaryIO, size: int, budget: _Budget, doctype_allowed: bool
 
 
 def _check_end(file: BinaryIO, size: int) -> None:
-    """The end record, before anything is built from the directory it describes."""
-    tail_at = max(0, size - _END.size - 0xFFFF)
+    """The end record, read as the zip module reads it, before anything is built from the directory it describes."""
+    tail_at = max(0, size - _END.size - _END_64.size - _END_64_LOCATOR.size - 0xFFFF)
     file.seek(tail_at)
     tail = file.read(size - tail_at)
     at = tail.rfind(b"PK\x05\x06")
     if at < 0 or len(tail) - at < _END.size:
         raise _corrupt("the archive has no end")
-    _, _, _, _, count, directory_size, directory_at, _ = _END.unpack_from(tail, at)
-    if count == 0xFFFF or 0xFFFFFFFF in (directory_size, directory_at):
-        count, directory_size, directory_at = _end_64(tail, at, file, size)
+    _, _, _, _, count, directory_size, _, _ = _END.unpack_from(tail, at)
+    large_at = at - _END_64_LOCATOR.size - _END_64.size
+    if large_at >= 0 and tail.startswith(b"PK\x06\x06", large_at) and tail.startswith(b"PK\x06\x07", at - 20):
+        *_, count, directory_size, _ = _END_64.unpack_from(tail, large_at)
     if count > MAX_ENTRIES or directory_size > MAX_DIRECTORY_BYTES:
-        raise _hostile(
-            f"{count} parts, more than {MAX_ENTRIES}" if count > MAX_ENTRIES else "an overlong list of parts"
-        )
-    if directory_at + directory_size > size:
+        raise _hostile(f"a list of {count} parts ({directory_size} bytes), which is too long")
+    if directory_size > size:
         raise _corrupt("the list of parts lies outside the file")
-
-
-def _end_64(tail: bytes, end_at: int, file: BinaryIO, size: int) -> tuple[int, int, int]:
-    locator_at = end_at - _END_64_LOCATOR.size
-    if locator_at < 0 or tail[locator_at : locator_at + 4] != b"PK\x06\x07":
-        raise _corrupt("the archive has no end")
-    record_at = _END_64_LOCATOR.unpack_from(tail, locator_at)[2]
-    file.seek(min(record_at, size))
-    record = file.read(_END_64.size)
-    if len(record) < _END_64.size or record[:4] != b"PK\x06\x06":
-        raise _corrupt("the archive has no end")
-    _, _, _, _, _, _, _, count, directory_size, directory_at = _END_64.unpack(record)
-    return count, directory_size, directory_at
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], size: int, budget: _Budget) -> None:
@@ -182,7 +168,7 @@ def _check_overlap(entries: list[zipfile.ZipInfo], size: int) -> None:
 
 def _inflate(file: BinaryIO, entry: zipfile.ZipInfo, budget: _Budget) -> tuple[bytes, bool]:
     """A part's bytes, as many as may be looked at, and whether there are more. Refused if it is larger than it says."""
-    most = max(0, min(MAX_PART_BYTES, budget.inflated))
+    most = min(MAX_PART_BYTES, max(0, budget.inflated), entry.file_size)
     file.seek(entry.header_offset)
     header = file.read(_LOCAL.size)
     if len(header) < _LOCAL.size or header[:4] != b"PK\x03\x04":
@@ -190,19 +176,18 @@ def _inflate(file: BinaryIO, entry: zipfile.ZipInfo, budget: _Budget) -> tuple[b
     name_size, extra_size = _LOCAL.unpack(header)[-2:]
     file.seek(name_size + extra_size, 1)
     if entry.compress_type == zipfile.ZIP_STORED:
-        pieces = [file.read(min(entry.compress_size, most + 1))]
+        part = file.read(min(entry.compress_size, most + 1))
     elif entry.compress_type == zipfile.ZIP_DEFLATED:
-        pieces = _inflate_stream(file, entry.compress_size, most + 1)
+        part = _inflate_stream(file, entry.compress_size, most + 1)
     else:
         return b"", True
-    part = b"".join(pieces)
     budget.inflated -= len(part)
     if len(part) > entry.file_size:
         raise _hostile("a part is larger than it says")
-    return part[:most], len(part) > most
+    return part, len(part) > most
 
 
-def _inflate_stream(file: BinaryIO, packed: int, most: int) -> list[bytes]:
+def _inflate_stream(file: BinaryIO, packed: int, most: int) -> bytes:
     inflater = zlib.decompressobj(-15)
     pieces: list[bytes] = []
     try:
@@ -216,7 +201,7 @@ def _inflate_stream(file: BinaryIO, packed: int, most: int) -> list[bytes]:
             most -= len(pieces[-1])
     except zlib.error as problem:
         raise _corrupt("a part cannot be unpacked") from problem
-    return pieces
+    return b"".join(pieces)
 
 
 # --- XML
@@ -252,7 +237,7 @@ def _readable(part: bytes) -> bytes:
     if name in ("utf-8", "utf-16"):
         return part
     try:
-        plain = _ASCII.decode(name) == _ASCII.decode("ascii")
+        plain = "escape" not in name and _ASCII.decode(name) == _ASCII.decode("ascii")
     except (LookupError, UnicodeError):
         plain = False
     if not plain:
@@ -261,24 +246,23 @@ def _readable(part: bytes) -> bytes:
 
 
 def _without_asides(part: bytes) -> bytes:
-    """The part without comments, raw text and instructions, in which signs mean nothing."""
-    if b"<!" in part or part.count(b"<?") > 1:
-        return _ASIDE.sub(b"", part)
-    return part[part.find(b"?>") + 2 :] if b"<?" in part[:10] else part
+    """The part without comments, raw text and instructions, in which signs mean nothing; a first line may stay."""
+    return _ASIDE.sub(b"", part) if b"<!" in part or part.count(b"<?") > 1 else part
 
 
 def _surely_shallow(bare: bytes, cut: bool) -> bool:
     """Whether tags, counted block by block, stay far from the limit and even out. Quick; in doubt False."""
-    if b"<!" in bare or b"<?" in bare:
+    instructions = bare.count(b"<?")
+    if b"<!" in bare or instructions > 1:
         return False
-    depth = 0
+    depth = -instructions
     for at in range(0, len(bare), _BLOCK):
         stop = at + _BLOCK
         tags, closing = bare.count(b"<", at, stop), bare.count(b"</", at, stop + 1)  # two signs may span two blocks
         if depth + tags - closing > MAX_DEPTH:
             return False
         depth += tags - 2 * closing - bare.count(b"/>", at, stop + 1)
-        if depth < -1:
+        if depth < -1:  # more ends than tags
             return False
     return cut or depth == 0
 

@@ -7,6 +7,7 @@ import errno
 import os
 import platform
 import struct
+from functools import cache
 
 from ragforge.ingest.jail import kernel
 
@@ -98,9 +99,9 @@ _PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 
 def forbid_calls() -> bool:
     """Bind this process to the filter for good. True if the kernel and the machine know how."""
-    if platform.machine() not in _MACHINES:
+    if not known_machine():
         return False
-    program = _program(platform.machine(), os.getpid())
+    program = denials(platform.machine()) + _rest(platform.machine(), os.getpid())
     steps = ctypes.create_string_buffer(program, len(program))
     header = ctypes.create_string_buffer(struct.pack("@HP", len(program) // 8, ctypes.addressof(steps)))
     try:
@@ -110,23 +111,36 @@ def forbid_calls() -> bool:
     return True
 
 
-def _program(machine: str, process: int) -> bytes:
-    """Steps that let every call pass but the denied ones; no new process, no signal to another."""
-    column, mark, clone, tgkill = _MACHINES[machine]
-    allow, deny = _step(_RETURN, _ALLOW), _step(_RETURN, _ERROR | errno.EPERM)
+def known_machine() -> bool:
+    return platform.machine() in _MACHINES
+
+
+@cache
+def denials(machine: str) -> bytes:
+    """The steps that refuse the calls listed above. The same for every process, so the launcher makes them once."""
+    column, mark, _, _ = _MACHINES[machine]
     steps = [_step(_LOAD, _MACHINE_AT), _step(_IF_EQUAL, mark, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER_AT)]
     if machine == "x86_64":
-        steps += [_step(_IF_AT_LEAST, _X32_BIT, 0, 1), deny]
+        steps += [_step(_IF_AT_LEAST, _X32_BIT, 0, 1), _DENY]
     for numbers in _DENIED.values():
         if (number := numbers[column]) is not None:
-            steps += [_step(_IF_EQUAL, number, 0, 1), deny]
-    # Without clone3 the C library uses clone, whose flags can be read here: threads pass, processes do not.
+            steps += [_step(_IF_EQUAL, number, 0, 1), _DENY]
+    # Without clone3 the C library uses clone, whose flags can be read: threads pass, processes do not.
     steps += [_step(_IF_EQUAL, _CLONE3, 0, 1), _step(_RETURN, _ERROR | errno.ENOSYS)]
-    first_argument = _step(_LOAD, _FIRST_ARGUMENT_AT)
-    steps += [_step(_IF_EQUAL, clone, 0, 4), first_argument, _step(_IF_BIT, _CLONE_THREAD, 0, 1), allow, deny]
-    steps += [_step(_IF_EQUAL, tgkill, 0, 4), first_argument, _step(_IF_EQUAL, process, 0, 1), allow, deny]
+    return b"".join(steps)
+
+
+def _rest(machine: str, process: int) -> bytes:
+    """No new process, no signal to another; every other call passes."""
+    _, _, clone, tgkill = _MACHINES[machine]
+    allow, first_argument = _step(_RETURN, _ALLOW), _step(_LOAD, _FIRST_ARGUMENT_AT)
+    steps = [_step(_IF_EQUAL, clone, 0, 4), first_argument, _step(_IF_BIT, _CLONE_THREAD, 0, 1), allow, _DENY]
+    steps += [_step(_IF_EQUAL, tgkill, 0, 4), first_argument, _step(_IF_EQUAL, process, 0, 1), allow, _DENY]
     return b"".join((*steps, allow))
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("<HBBI", code, if_true, if_false, value)
+
+
+_DENY = _step(_RETURN, _ERROR | errno.EPERM)

@@ -205,8 +205,8 @@ def _put(into: _Open, value: Value, size: int, anchor: str | None, anchors: dict
         anchors[anchor] = (value, size)
 
 
-_COMMENT_LINE = re.compile(r"\s*#+\s*(.*\w.*)")
-_COMMENT_BEHIND = re.compile(r"\s+#+\s*(.*\w.*)")
+_COMMENT_LINE = re.compile(r"\s*+#++\s*+(.*\w.*)")
+_COMMENT_BEHIND = re.compile(r"\s++#++\s*+(.*\w.*)")
 
 
 @dataclass(slots=True)

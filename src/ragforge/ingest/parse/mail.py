@@ -125,7 +125,8 @@ def _attachments(message: EmailMessage) -> list[str]:
     for part in message.walk():
         name = part.get_filename()
         if part.get_content_type() == "message/rfc822" and part.get_content_disposition() == "attachment":
-            name = name or _header(part.get_payload(0), "Subject") or "a message"
+            inner = next((child for child in part.iter_parts() if isinstance(child, EmailMessage)), part)
+            name = name or _header(inner, "Subject") or "a message"
         if name and (part.get_content_disposition() == "attachment" or part.get_content_maintype() != "text"):
             names.append(" ".join(name.split()))
     return names

@@ -9,8 +9,9 @@ from ragforge.ingest.parse.plain import decode, decode_notes
 from ragforge.ingest.parse.text import bounded, clean
 
 _LOOK = 20_000
-_TITLE = re.compile(r"^title[ \t]*:[ \t]*(.+?)[ \t]*$", re.MULTILINE | re.IGNORECASE)
-_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$")
+_LONGEST = 300
+_TITLE = re.compile(r"^title:(.+)$", re.MULTILINE | re.IGNORECASE)
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t](.+)$")
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
@@ -27,9 +28,10 @@ def title(text: str) -> str | None:
     front, body = _front_matter(text[:_LOOK])
     match = _TITLE.search(front)
     if match:
-        return match[1].strip("\"'") or None
-    heading = _first_heading(body)
-    return _LINK.sub(r"\1", heading).replace("*", "").replace("`", "").strip() or None if heading else None
+        return match[1].strip().strip("\"'")[:_LONGEST] or None
+    heading = (_first_heading(body) or "").strip()[:_LONGEST]
+    bare = _LINK.sub(r"\1", heading).replace("*", "").replace("`", "")
+    return re.sub(r" #+$", "", bare).strip() or None
 
 
 def _front_matter(text: str) -> tuple[str, str]:

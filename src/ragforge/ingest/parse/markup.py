@@ -138,9 +138,8 @@ class _Writer:
         level = _HEADINGS.get(element.tag)
         if level is None:
             return self._special.get(element.tag, self.blocks)(element)
-        text = " ".join(_squeeze(self._text(element), " ").split()).rstrip("¶#").rstrip()
-        if element in self._holds_block:
-            text = " ".join(" ".join(self.blocks(element)).split())
+        inner = " ".join(self.blocks(element)) if element in self._holds_block else _squeeze(self._text(element), " ")
+        text = " ".join(inner.split()).rstrip("¶#").rstrip()
         return [f"{'#' * level} {text}"] if text else []
 
     def _text(self, element: HtmlElement) -> str:
@@ -175,19 +174,21 @@ class _Writer:
         lines: list[str] = [text for text in [_squeeze(element.text or "")] if text]
         number = _number(element, "start")
         for child in element:
-            if not isinstance(child.tag, str) or child.tag in _DROPPED:
-                continue
-            content = self._block(child) if child.tag in _BLOCKS and child.tag != "li" else self.blocks(child)
             marker = f"{number}. " if element.tag == "ol" else "- "
             if child.tag in ("ul", "ol"):
                 marker = "  "
             elif child.tag == "li":
                 number += 1
-            if content:
+            if content := self._item(child):
                 lines.append(_indent(content, marker))
             if stray := _squeeze(child.tail or ""):
                 lines.append(stray)
         return ["\n".join(lines)] if lines else []
+
+    def _item(self, child: HtmlElement) -> list[str]:
+        if not isinstance(child.tag, str) or child.tag in _DROPPED:
+            return []
+        return self._block(child) if child.tag in _BLOCKS and child.tag != "li" else self.blocks(child)
 
     def _quote(self, element: HtmlElement) -> list[str]:
         text = "\n\n".join(self.blocks(element))
@@ -203,11 +204,10 @@ class _Writer:
     def _table(self, element: HtmlElement) -> list[str]:
         rows = [row for row in element.iter("tr") if next(row.iterancestors("table"), None) is element]
         captions = [block for caption in element.findall("caption") for block in self.blocks(caption)]
-        if not rows or any(map(_is_layout, rows)) or _has_stray_content(element, rows):
+        cells = [[child for child in row if child.tag in ("td", "th")] for row in rows]
+        if sum(map(len, cells)) < 2 or any(map(_is_layout, rows)) or _has_stray_content(element, rows):
             return self.blocks(element)
-        grid = _grid([[child for child in row if child.tag in ("td", "th")] for row in rows], self._cell_text)
-        if len(grid) == 1 and sum(map(bool, grid[0])) < 2:
-            return self.blocks(element)
+        grid = _grid(cells, self._cell_text)
         if self._cells_open:
             return ["; ".join(", ".join(filter(None, row)) for row in grid)]
         text = table(grid)

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable
 
 from ragforge.domain.documents import Parsed, Reason
-from ragforge.ingest.parse import docx, epub, odt, pptx, xlsx
+from ragforge.ingest.parse import docx, epub, opendocument, pptx, xlsx
 from ragforge.ingest.parse.text import CannotParse
 
 Reader = Callable[[bytes, zipfile.ZipFile], Parsed]
@@ -31,13 +31,15 @@ _READERS: dict[str, Reader] = {
     "spreadsheetml": xlsx.read,
     "ms-excel": xlsx.read,
     "application/epub+zip": epub.read,
-    "application/vnd.oasis.opendocument.text": odt.read,
-    "application/vnd.oasis.opendocument.text-template": odt.read,
+    **{
+        f"application/vnd.oasis.opendocument.{kind}": opendocument.read
+        for kind in ("text", "presentation", "spreadsheet")
+    },
 }
 
 
 def parse(data: bytes, name: str) -> Parsed:
-    """Markdown of a DOCX, PPTX, XLSX, EPUB or ODT file, by what the file holds, not by its name."""
+    """Markdown of a DOCX, PPTX, XLSX, EPUB or OpenDocument file, by what the file holds, not by its name."""
     if data.startswith(_OLE):
         raise _not_a_zip(data)
     try:
@@ -81,4 +83,5 @@ def _kind(archive: zipfile.ZipFile) -> str:
         return match.group(1) if match else ""
     if "META-INF/container.xml" in names:
         return "application/epub+zip"
-    return archive.read("mimetype")[:200].decode("ascii", "replace").strip() if "mimetype" in names else ""
+    kind = archive.read("mimetype")[:200].decode("ascii", "replace").strip() if "mimetype" in names else ""
+    return kind.removesuffix("-template")

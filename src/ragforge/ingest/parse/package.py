@@ -1,4 +1,4 @@
-"""XML parts of a zipped document, read without entities, network or limits lifted."""
+"""XML parts of a zipped document, read without entities or network, and within the library's limits."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ RELATIONSHIPS = "{http://schemas.openxmlformats.org/package/2006/relationships}"
 
 
 def xml_tree(data: bytes) -> etree._Element:
-    """The root of an XML text. A document type is refused: it could hold entities that grow or reach outside."""
+    """The root of an XML text."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, remove_comments=True)
     root = etree.fromstring(data, parser)
-    if root.getroottree().docinfo.internalDTD is not None:
-        raise CannotParse(
-            Reason.HOSTILE, "holds a document type declaration", "save it anew from the program that made it"
-        )
+    refuse_entities(root)
     return root
+
+
+def refuse_entities(root: etree._Element) -> None:
+    """Raise where the document declares entities of its own, which could grow or reach outside."""
+    document_type = root.getroottree().docinfo.internalDTD
+    if document_type is not None and any(True for _ in document_type.iterentities()):
+        raise CannotParse(
+            Reason.HOSTILE,
+            "declares entities of its own (DTD)",
+            "remove its DOCTYPE, or save it anew, and add it again",
+        )
 
 
 def part(archive: zipfile.ZipFile, name: str) -> etree._Element | None:

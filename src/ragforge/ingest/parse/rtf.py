@@ -73,8 +73,13 @@ def parse(data: bytes, name: str) -> Parsed:
     if not data.lstrip(b"\xef\xbb\xbf \r\n").startswith(b"{\\rtf"):
         raise CannotParse(Reason.CORRUPT, "not an RTF file", "open it in the program that made it and save it again")
     reader = Reader()
-    for match in _TOKEN.finditer(data):
-        reader.take(match)
+    place = 0
+    while match := _TOKEN.search(data, place):
+        place = match.end()
+        if match["word"] == b"bin":
+            place += max(0, int(match["number"] or 0))
+        else:
+            reader.take(match)
     text = MarkedText()
     text.add(reader.finish())
     notes = (f"{reader.hidden} hidden passage{'s' if reader.hidden > 1 else ''}",) if reader.hidden else ()
@@ -103,6 +108,7 @@ class Reader:
         self._default_codec = "cp1252"
         self._to_skip = 0
         self._starred = False
+        self._in_table = False
 
     def take(self, match: re.Match[bytes]) -> None:
         if match["hex"] is not None:
@@ -159,8 +165,6 @@ class Reader:
 
     def _word(self, word: bytes, number: int | None) -> None:
         starred, self._starred = self._starred, False
-        if word == b"bin":
-            return
         if word in _SKIPPED or (starred and word not in (b"shpinst", b"shptxt")):
             self._flush_bytes()
             self._state = replace(self._state, skipped=True, font_table=word == b"fonttbl")
@@ -199,7 +203,9 @@ class Reader:
         elif word in (b"row", b"nestrow"):
             self._rows.append(self._row)
             self._row = []
-        elif word in _BREAKS and self._row:
+        elif word in (b"intbl", b"pard"):
+            self._in_table = word == b"intbl"
+        elif word in _BREAKS and (self._in_table or self._row):
             self._write(" ")
         elif word in _BREAKS:
             self._end_paragraph(_BREAKS[word])

@@ -19,7 +19,7 @@ _SAMPLE_ROWS = 100
 _LONGEST_CELL_LINES = 200
 _MOST_COLUMNS = 1_000
 _MOST_TITLES = 5
-_BREAKS = re.compile(r"\s*[\r\n\v\f\x85\u2028\u2029]\s*")
+_BREAKS = re.compile(r"[\r\n\v\f\x85\u2028\u2029]+")
 _NUMBER = re.compile(r"[-+(]?[$€£¥]?\d[\d.,'\s]*(?:[eE][-+]?\d+)?\s*[%)]?|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
@@ -68,7 +68,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def cell(value: str) -> str:
     """A cell on one line, its bars escaped."""
-    return clean(_BREAKS.sub(" ", value)).strip().replace("|", "\\|")
+    return clean(" ".join(map(str.strip, _BREAKS.split(value)))).strip().replace("|", "\\|")
 
 
 def _line(row: Sequence[str]) -> str:

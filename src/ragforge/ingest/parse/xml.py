@@ -12,6 +12,7 @@ from ragforge.domain.documents import Parsed, Reason
 from ragforge.ingest.parse.encoding import decode
 from ragforge.ingest.parse.html import tree
 from ragforge.ingest.parse.markup import markdown
+from ragforge.ingest.parse.package import refuse_entities
 from ragforge.ingest.parse.text import CannotParse, MarkedText
 
 _TITLES = frozenset(("title", "heading", "head", "name", "label"))
@@ -42,9 +43,7 @@ def _root(data: bytes) -> tuple[etree._Element, tuple[str, ...]]:
             raise CannotParse(
                 Reason.CORRUPT, f"not well-formed XML ({problem.msg})", "save it anew from the program that made it"
             ) from None
-    document_type = root.getroottree().docinfo.internalDTD
-    if document_type is not None and any(True for _ in document_type.iterentities()):
-        raise CannotParse(Reason.HOSTILE, "declares entities of its own (DTD)", "remove the DOCTYPE and add it again")
+    refuse_entities(root)
     return root, notes
 
 
@@ -63,7 +62,7 @@ def _parser(recover: bool = False) -> etree.XMLParser:
 
 def _lines(element: etree._Element, level: int, depth: int) -> Iterator[str]:
     """An element as lines: `level` counts headings above it, `depth` how far it is indented below the last one."""
-    name = etree.QName(element).localname
+    name = _name(element)
     indent = "  " * depth
     attributes = _attributes(element)
     children = [child for child in element if isinstance(child.tag, str)]
@@ -130,11 +129,11 @@ def _holds_paragraphs_only(children: list[etree._Element]) -> bool:
 
 
 def _is_paragraph(element: etree._Element) -> bool:
-    return isinstance(element.tag, str) and etree.QName(element).localname in _PARAGRAPHS
+    return isinstance(element.tag, str) and _name(element) in _PARAGRAPHS
 
 
 def _is_title(element: etree._Element) -> bool:
-    return isinstance(element.tag, str) and etree.QName(element).localname.lower() in _TITLES
+    return isinstance(element.tag, str) and _name(element).lower() in _TITLES
 
 
 def _title(element: etree._Element) -> str | None:
@@ -146,11 +145,18 @@ def _title(element: etree._Element) -> str | None:
     return None
 
 
+def _name(element: etree._Element) -> str:
+    return _local(element.tag)
+
+
+def _local(name: str) -> str:
+    """A name without namespace or prefix; what is mended may keep a prefix nobody declared."""
+    return name.rpartition("}")[2].rpartition(":")[2]
+
+
 def _attributes(element: etree._Element) -> str:
     return ", ".join(
-        f"{etree.QName(key).localname}: {' '.join(value.split())}"
-        for key, value in element.attrib.items()
-        if value.strip()
+        f"{_local(key)}: {' '.join(value.split())}" for key, value in element.attrib.items() if value.strip()
     )
 
 

@@ -104,7 +104,7 @@ class _Scanner:
         else:
             self._outline.add(start, level, LINES)
         path = (f"{prefix}.{name}" if prefix else title)[:MAX_TITLE]
-        self._outline.definition(start, here + min(len(body), len(path) + len(prefix)), level, (path,))
+        self._outline.definition(start, here, level, (path,))
         opened.append((indent, name, holds))
 
     def _inner(self, here: int, indent: int, body: str) -> None:

@@ -14,12 +14,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ragforge.ingest.split.outline import CLOSER, ELEMENTS, GLUED, LINE, LINES, NESTED, ROWS, SENTENCES, Outline
+from ragforge.ingest.split.outline import CLOSER, GLUED, LINE, LINES, MIXED, NESTED, ROWS, SENTENCES, Outline
 from ragforge.ingest.split.sentences import sentence_starts
 
 _NOT_SPACE = re.compile(r"\S")
 _IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _ELEMENT = re.compile(r"\n([ \t]*+<(?:tr|li|p|div|dt|h[1-6]|table|tbody|ul|ol|dl|section|article|details)\b)", re.I)
+_LONGEST_END = 8  # characters from a full stop to the next sentence, mostly
 _LONGEST_WORD = 1000
 _CLOSERS = frozenset("}])`~")
 
@@ -85,9 +86,9 @@ class Cutter:
         for low, high in ranges:
             if cut := self.block(self.reach(start, low), min(self.reach(start, high), limit)):
                 return cut
-        low, high = ranges[-1]
-        farthest = min(self.reach(start, high), limit)
-        nearest = max(start + 1, min(self.reach(start, low), (start + farthest) // 2 + 1))
+        low, high = (self.reach(start, tokens) for tokens in ranges[-1])
+        farthest = min(high, limit)
+        nearest = max(start + 1, low if low <= farthest else (start + farthest) // 2)
         return (
             self.block(nearest, farthest)
             or self._before_whole(start, farthest, end, most, size.floor)
@@ -120,20 +121,23 @@ class Cutter:
             start = outline.starts[index]
             end = outline.starts[index + 1] if index + 1 < len(outline.starts) else self._end
             grain = outline.grains[index]
-            if grain in (SENTENCES, ELEMENTS):
-                for cut in sentence_starts(self._text, max(start, low - 8), min(high, end)):
-                    if low <= cut < end and not self._text[cut].isspace():
-                        yield cut, LINE
-                if grain == ELEMENTS:
-                    yield from (
-                        (found.start(1), NESTED)
-                        for found in _ELEMENT.finditer(self._text, max(start, low - 1), min(high, end))
-                    )
+            last = min(high, end - 1)
+            if grain in (SENTENCES, MIXED):
+                yield from self._sentences(max(start + 1, low), last)
+            if grain == MIXED:
+                elements = _ELEMENT.finditer(self._text, max(start, low - 1), last)
+                yield from ((found.start(1), NESTED) for found in elements)
+                yield from ((line, CLOSER) for line, _ in self._lines(max(start + 1, low), last, LINE))
             elif grain == LINES:
-                yield from self._lines(max(start + 1, low), min(high, end - 1), NESTED)
+                yield from self._lines(max(start + 1, low), last, NESTED)
             elif grain == ROWS:
-                yield from self._lines(max(self._second_row(start, end), low), min(high, end - 1), LINE)
+                yield from self._lines(max(self._second_row(start, end), low), last, LINE)
             index += 1
+
+    def _sentences(self, low: int, high: int) -> Iterator[Cut]:
+        for cut in sentence_starts(self._text, max(0, low - _LONGEST_END), high):
+            if cut >= low and not self._text[cut].isspace():
+                yield cut, LINE
 
     def _second_row(self, start: int, end: int) -> int:
         """The first place to cut a block of rows: a table's header keeps its first row."""

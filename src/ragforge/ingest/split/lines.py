@@ -67,7 +67,7 @@ def _data_line(outline: Outline, line: str, body: str, here: int, column: int, c
             outline.add(start, KEY if found else ITEM, LINES)
         if found:
             name = next(group for group in found.groups() if group)
-            outline.section(start, here + len(name) + 2, KEY, name[:MAX_TITLE])
+            outline.section(start, here, here + len(name) + 2, KEY, name[:MAX_TITLE])
     elif after_blank or not outline.starts:
         outline.add(here, NESTED, LINES)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 
 from ragforge.domain.documents import Locator, Parsed
@@ -10,6 +11,7 @@ from ragforge.ingest.split.outline import Outline
 
 _FRAME = 6  # tokens of "[Source: ", "]" and the two an embedder adds around a text
 _MAX_NAME = 64
+_NAME_PIECE = re.compile(r"[A-Za-z]{1,4}|\d|[^\w\s]|_")
 _MAX_HEADER = 4000  # characters; a longer table header is not repeated
 
 
@@ -25,8 +27,8 @@ class Guide:
         self._tables = outline.tables
         self._cutter = cutter
         self._header_tokens = header_tokens
-        # A name is tokenised finely (hyphens, digits); this is a bound, not a count.
-        self._frame = _FRAME + min(_MAX_NAME, len(name) // 2 if name.isascii() else len(name))
+        # A bound on the name's tokens, not a count of them: nothing is tokenised here.
+        self._frame = _FRAME + min(_MAX_NAME, len(_NAME_PIECE.findall(name)) if name.isascii() else len(name))
         self._known: tuple[int, int] = (-2, 0)
 
     def lead(self, start: int) -> int:
@@ -73,7 +75,7 @@ class Guide:
         tokens = 0
         while index >= 0:
             heading = self._headings[index]
-            tokens += self._cutter.count(heading.start, heading.end) + 1
+            tokens += self._cutter.count(heading.title, heading.end) + 1
             index = heading.above
         return tokens
 

@@ -9,11 +9,11 @@ import io
 import re
 
 from ragforge.ingest.split.outline import (
-    ELEMENTS,
     ITEM,
     LINES,
     MAX_HEADINGS,
     MAX_TITLE,
+    MIXED,
     NESTED,
     PARAGRAPH,
     ROWS,
@@ -189,7 +189,7 @@ class _Scanner:
 
     def _indented_code(self, here: int) -> bool:
         if self._code_end != here:
-            self._outline.add(here, PARAGRAPH, LINES)
+            self._outline.add(here, PARAGRAPH, MIXED)
         self._code_end = self._position
         return True
 
@@ -237,7 +237,7 @@ class _Scanner:
             if not alone and not _HTML_BLOCK.match(body):
                 return False
         self._open_paragraph(here)
-        self._outline.grains[-1] = ELEMENTS
+        self._outline.grains[-1] = MIXED
         self._html_end, self._state = end, _HTML
         return True
 
@@ -279,7 +279,7 @@ class _Scanner:
         if found is None:
             return False
         content = body[found.end() :].lstrip()
-        if self._state and not left_item and (not content or found[1] not in (None, "1")):
+        if self._state == _PARAGRAPH and not left_item and (not content or found[1] not in (None, "1")):
             return False
         self._close(here)
         self._outline.add(here, NESTED if self._items else ITEM, self._grain)

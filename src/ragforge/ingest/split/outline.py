@@ -18,17 +18,19 @@ LINE = 11
 CLOSER = 12
 GLUED = 99  # never cut here: a heading stays with what follows it
 
-# How an atom that is too long may be cut inside.
-SOLID, SENTENCES, LINES, ROWS, ELEMENTS = range(5)
+# How an atom that is too long may be cut inside. MIXED is what may be prose or not (HTML, indented text):
+# before an element, then at sentences, and at a line's end where neither is found.
+SOLID, SENTENCES, LINES, ROWS, MIXED = range(5)
 
 MAX_HEADINGS = 200_000
 MAX_TITLE = 120
 
 
 class Heading(NamedTuple):
-    """A heading or definition, in force from `start` on; its own line (or name) ends at `end`."""
+    """A heading, key or definition, in force from `start` on; its title is about `text[title:end]`."""
 
     start: int
+    title: int
     end: int
     level: int
     path: tuple[str, ...]
@@ -77,11 +79,11 @@ class Outline:
         if self._glue >= level:
             self._glue = 0
         self.add(start, level, SOLID)
-        self.section(start, end, level, title)
+        self.section(start, start, end, level, title)
         self._glue = level
 
-    def section(self, start: int, end: int, level: int, title: str) -> None:
-        """Record what is in force from `start` on."""
+    def section(self, start: int, named: int, end: int, level: int, title: str) -> None:
+        """Record what is in force from `start` on, under what is open; its title is at `named`."""
         if len(self.headings) >= MAX_HEADINGS:
             return
         headings, opened = self.headings, self._open
@@ -89,10 +91,11 @@ class Outline:
             opened.pop()
         above = opened[-1] if opened else -1
         path = headings[above].path if opened else ()
-        headings.append(Heading(start, end, level, (*path, title) if title else path, above))
+        headings.append(Heading(start, named, end, level, (*path, title) if title else path, above))
         opened.append(len(headings) - 1)
 
-    def definition(self, start: int, end: int, level: int, path: tuple[str, ...]) -> None:
+    def definition(self, start: int, named: int, level: int, path: tuple[str, ...]) -> None:
         """Record a definition whose whole path is known."""
         if len(self.headings) < MAX_HEADINGS:
-            self.headings.append(Heading(start, end, level, path, -1))
+            end = named + sum(map(len, path)) + 8
+            self.headings.append(Heading(start, named, end, level, path, -1))

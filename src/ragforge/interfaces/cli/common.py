@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragforge.errors import RagforgeError, UserError
-from ragforge.interfaces.cli.output import plain, say
+from ragforge.interfaces.cli.output import one_line, plain, say
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge
@@ -67,6 +67,8 @@ class Common:
             if forge.created:
                 self.say(f"Made the workspace {plain(str(forge.workspace))}")
             yield forge
+            for notice in forge.notices:
+                self.say(f"Note: {one_line(notice)}")
 
     def say(self, text: str) -> None:
         """A message that `--quiet` silences and that would only disturb programs."""

@@ -53,7 +53,8 @@ def list_documents(
 ) -> None:
     """List the files of a project."""
     with common.open() as forge:
-        documents = forge.documents(project=common.project_name, status=status)
+        has_begun = common.project is not None or bool(forge.projects())
+        documents = forge.documents(project=common.project_name, status=status) if has_begun else []
     if common.json:
         print_json({"documents": documents})
     elif not documents:
@@ -88,7 +89,7 @@ def _row(document: Document) -> list[str]:
         f"{document.chunks:,}",
         size_text(document.size),
         ago(document.updated_at),
-        one_line(document.summary),
+        cut(one_line(document.summary), 100),
     ]
 
 

@@ -77,6 +77,7 @@ def sync(
     tag: Tags = None,
     confidentiality: Secrecy = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be done")] = False,
+    allow_empty: Annotated[bool, typer.Option("--allow-empty", help="Remove all files if the folder is empty")] = False,
     unsafe_parsers: Unsafe = False,
     verbose: Verbose = False,
 ) -> None:
@@ -85,7 +86,14 @@ def sync(
     labels = labels_of(source_type, tag, confidentiality)
 
     def events(forge: Ragforge, cancel: Cancel) -> Events:
-        return forge.syncing(folder, project=common.project_name, labels=labels, cancel=cancel, dry_run=dry_run)
+        return forge.syncing(
+            folder,
+            project=common.project_name,
+            labels=labels,
+            cancel=cancel,
+            dry_run=dry_run,
+            allow_empty=allow_empty,
+        )
 
     bring_in(common, events, unsafe=unsafe_parsers, verbose=verbose or dry_run, dry_run=dry_run)
 
@@ -112,11 +120,11 @@ def watch(
 
 def labels_of(source_type: str | None, tags: list[str] | None, confidentiality: Confidentiality | None) -> Labels:
     """Labels from options; what was not said keeps its default."""
-    default = Labels()
+    default, secrecy = Labels(), clearance(confidentiality)
     return Labels(
         source_type=source_type or default.source_type,
         tags=tuple(tags or ()),
-        confidentiality=clearance(confidentiality) or default.confidentiality,
+        confidentiality=default.confidentiality if secrecy is None else secrecy,
     )
 
 

@@ -29,7 +29,9 @@ class Pace:
         """`412/873 files · 3,410 chunks · 182/s · 12 s left`."""
         self._remember(progress, now)
         parts = [
-            f"{progress.done:,}/{progress.total:,} {unit}" if progress.total else count(progress.done, unit.rstrip("s"))
+            f"{progress.done:,}/{progress.total:,} {unit}"
+            if progress.total
+            else count(progress.done, unit.rstrip("s"), unit)
         ]
         if made := _chunks(progress):
             parts.append(count(made, "chunk"))

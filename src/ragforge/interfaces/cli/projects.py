@@ -102,11 +102,10 @@ def change(
     if not (name or strategy or split or embedder):
         raise UserError("Nothing to change", hint="give --name, --strategy, --split or --embedder")
     with common.open() as forge:
-        if name:
-            forge.configure_project(project, name=name)
+        slug = forge.rename_project(project, name).slug if name else forge.project(project).slug
         if strategy or split or embedder:
-            _reindex(common, forge, project, strategy, split, embedder)
-        _print_project(common, forge.project(project))
+            _reindex(common, forge, slug, strategy, split, embedder)
+        _print_project(common, forge.project(slug))
 
 
 def rename(
@@ -178,9 +177,8 @@ def _print_project(common: Common, project: Project) -> None:
 
 
 def _default_strategy(forge: Ragforge) -> Strategy:
-    split = forge.settings.split
-    values = {f.name: getattr(split, f.name) for f in fields(Strategy) if f.name != "name"}
-    return Strategy(name=split.strategy, **values)
+    values = asdict(forge.settings.split)
+    return Strategy(name=values.pop("strategy"), **values)
 
 
 def strategy_of(base: Strategy, name: str | None, sizes: list[str] | None) -> Strategy | None:
@@ -203,4 +201,7 @@ def strategy_of(base: Strategy, name: str | None, sizes: list[str] | None) -> St
         return None
     # another strategy starts from its own sizes, not from those of the old one
     start = base if name in (None, base.name) else Strategy(name=name)
-    return Strategy(**(asdict(start) | given))
+    try:
+        return Strategy(**(asdict(start) | given))
+    except ValueError as problem:
+        raise UserError(str(problem), hint="give several --split to move them together") from problem

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ragforge.domain.library import Finding
+from ragforge.domain.library import Finding, Progress
 from ragforge.errors import StoreError
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.output import (
@@ -19,8 +19,9 @@ from ragforge.interfaces.cli.output import (
     print_data,
     print_json,
     print_table,
-    say,
 )
+from ragforge.interfaces.cli.progress import meter
+from ragforge.settings import FILE_NAME, MB, size_text, template
 
 CHECK_FAILED = 8
 
@@ -40,13 +41,11 @@ def register(app: typer.Typer) -> None:
 
 def init(common: Common) -> None:
     """Make a workspace, with a settings file that explains itself. Harmless where one is already."""
-    from ragforge.settings import FILE_NAME, template
-
     with common.open(create=True) as forge:
         created, folder = forge.created, forge.workspace
     file = folder / FILE_NAME
     try:
-        if not file.exists():
+        if created or not file.exists():
             file.write_text(template(), encoding="utf-8")
     except OSError as error:
         raise StoreError(f"{plain(str(file))} cannot be written: {error.strerror}", hint="check its rights") from error
@@ -87,7 +86,7 @@ def _conclude(common: Common, findings: Sequence[Finding]) -> None:
 def _print_finding(finding: Finding) -> None:
     mark, colour = ("✓", "green") if finding.ok else ("✓ repaired", "yellow") if finding.repaired else ("✗", "red")
     print_data(f"{paint(mark, colour)} {one_line(finding.subject)}: {one_line(finding.detail)}")
-    if finding.hint and not finding.ok:
+    if finding.hint:
         print_data(f"  Next: {one_line(finding.hint)}")
 
 
@@ -124,13 +123,20 @@ def list_models(common: Common) -> None:
     if common.json:
         print_json({"models": models})
         return
+    columns = (
+        Column("name"),
+        Column("kind"),
+        Column("state"),
+        Column("size", align_right=True),
+        Column("where", least=20),
+    )
     rows = [
-        [model.name, model.kind, "here" if model.present else "missing", one_line(model.detail)] for model in models
+        [m.name, m.kind, "here" if m.verified else "missing", size_text(m.size), m.problem or str(m.where or "")]
+        for m in models
     ]
-    colours = ["" if model.present else "dim" for model in models]
-    print_table((Column("name"), Column("kind"), Column("state"), Column("detail", least=20)), rows, colours)
-    if missing := next((model.name for model in models if not model.present), None):
-        common.say(f"To get one: ragforge models pull {plain(missing)}")
+    print_table(columns, rows, ["" if model.verified else "dim" for model in models])
+    if missing := next((model.name for model in models if not model.verified), None):
+        common.say(f"To get it: ragforge models pull {plain(missing)}")
 
 
 def pull_model(
@@ -139,15 +145,16 @@ def pull_model(
     source: Annotated[Path | None, typer.Option("--from", metavar="FOLDER", help="Look in this folder first")] = None,
 ) -> None:
     """Get a model's weights, verified by their SHA-256."""
-
-    def tell(text: str) -> None:
-        if not common.quiet:
-            say(one_line(text))
-
-    with common.open(create=True) as forge:
-        forge.pull_model(name, source=source, progress=tell)
-        state = next((model for model in forge.models() if model.name == name), None)
+    with (
+        common.open(create=True) as forge,
+        meter(quiet=common.quiet, lines_on_stdout=False, unit="MB") as shown,
+    ):
+        pulled = forge.pull_model(
+            name,
+            source=source,
+            progress=lambda what, done, total: shown.show(Progress(what, done // MB, total // MB or None)),
+        )
     if common.json:
-        print_json({"model": state})
+        print_json({"model": pulled})
     else:
-        common.say(f"{plain(name)} is here")
+        common.say(f"{plain(pulled.name)} is here, verified ({size_text(pulled.size)}, from {plain(pulled.source)})")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,7 +19,7 @@ def test_windows_cover_everything_and_overlap(count: int, limit: int, overlap: i
     assert spans[0][0] == 0
     assert spans[-1][1] == count
     assert all(end - start <= limit for start, end in spans)
-    assert all(earlier[1] - later[0] >= overlap for earlier, later in zip(spans, spans[1:], strict=False))
+    assert all(earlier[1] - later[0] >= overlap for earlier, later in pairwise(spans))
 
 
 def test_merge_weighs_by_length() -> None:

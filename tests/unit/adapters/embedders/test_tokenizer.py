@@ -72,7 +72,6 @@ def test_a_full_memory_starts_afresh(path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(tokenizer_module, "_REMEMBERED_UNITS", 5)
     small, large = FileTokenizer(path), FileTokenizer(path)
     texts = [f"word{number} common {'long' * 40}{number}" for number in range(20)]
-    monkeypatch.setattr(tokenizer_module, "_REMEMBERED_UNITS", 5)
     forgetful = small.encode(texts)
     monkeypatch.setattr(tokenizer_module, "_REMEMBERED_UNITS", 1000)
     for left, right in zip(forgetful, large.encode(texts), strict=True):

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 Placed = tuple[float, float, str]
 """x, y and the text drawn there."""
 
-_IMAGE = b"<</Type/XObject/Subtype/Image/Width 1/Height 1/ColorSpace/DeviceGray/BitsPerComponent 8/Length 1>>stream\n\x80\nendstream"
+_IMAGE = (
+    b"<</Type/XObject/Subtype/Image/Width 1/Height 1/ColorSpace/DeviceGray/BitsPerComponent 8/Length 1>>"
+    b"stream\n\x80\nendstream"
+)
 
 
 def pdf(
@@ -25,7 +28,9 @@ def pdf(
     }
     page_numbers = [10 + 2 * index for index in range(len(pages))]
     for number, page in zip(page_numbers, pages, strict=True):
-        content = b"BT /F1 12 Tf " + b"".join(b"1 0 0 1 %g %g Tm (%s) Tj " % (x, y, _escaped(t)) for x, y, t in page) + b"ET"
+        content = (
+            b"BT /F1 12 Tf " + b"".join(b"1 0 0 1 %g %g Tm (%s) Tj " % (x, y, _escaped(t)) for x, y, t in page) + b"ET"
+        )
         content += b" q 300 0 0 300 100 100 cm /I1 Do Q" if image else b""
         objects[number] = (
             b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents %d 0 R"

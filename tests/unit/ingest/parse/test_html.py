@@ -52,7 +52,10 @@ def test_a_table_inside_a_cell_stays_in_its_row() -> None:
 
 def test_links_keep_text_and_target_but_never_run_code() -> None:
     assert text_of('<p><a href="https://e.org/a b">here</a></p>') == "[here](https://e.org/a%20b)"
-    assert text_of('<a href="javascript:alert(1)">js</a> <a href="#x">top</a> <a href="data:text/html,x">d</a>') == "js top d"
+    assert (
+        text_of('<a href="javascript:alert(1)">js</a> <a href="#x">top</a> <a href="data:text/html,x">d</a>')
+        == "js top d"
+    )
 
 
 def test_pictures_are_their_alternative_text() -> None:
@@ -88,6 +91,12 @@ def test_unclosed_tags_do_not_break_it(tags: str) -> None:
     assert all(word in text for word in ("start", "deep", "end"))
 
 
+def test_nested_layout_tables_are_read_once() -> None:
+    assert text_of("<table><tr><td>" * 60 + "deep" + "</td></tr></table>" * 60) == "deep"
+    pair = "<table><tr><td>left</td><td>"
+    assert text_of(pair * 30 + "deep" + "</td></tr></table>" * 30).count("deep") == 1
+
+
 def test_nesting_that_would_lose_text_is_refused() -> None:
     failure = registry.run("html", b"<p>start" + b"<div>" * 50_000 + b"lost", "a.html")
     assert isinstance(failure, ParseFailure)
@@ -101,7 +110,9 @@ def test_a_page_without_text_is_empty() -> None:
         assert failure.reason is Reason.EMPTY
 
 
-TAGS = st.sampled_from(["<p>", "</p>", "<b>", "</b>", "<table>", "<tr>", "<td colspan=9>", "<li>", "<ol>", "</ol>", "<h1>"])
+TAGS = st.sampled_from(
+    ["<p>", "</p>", "<b>", "</b>", "<table>", "<tr>", "<td colspan=9>", "<li>", "<ol>", "</ol>", "<h1>"]
+)
 
 
 @settings(max_examples=100, deadline=None)

@@ -8,7 +8,9 @@ from ragforge.domain.documents import ParseFailure, Reason
 from ragforge.ingest.parse import registry
 from ragforge.ingest.parse.mail import parse
 
-HEAD = b"From: Ann <ann@example.org>\r\nTo: bob@example.org\r\nSubject: Chairs\r\nDate: Tue, 3 Mar 2026 10:15:00 +0100\r\n"
+HEAD = (
+    b"From: Ann <ann@example.org>\r\nTo: bob@example.org\r\nSubject: Chairs\r\nDate: Tue, 3 Mar 2026 10:15:00 +0100\r\n"
+)
 
 
 def message() -> EmailMessage:
@@ -43,7 +45,9 @@ def test_plain_text_is_preferred_and_attachments_are_named() -> None:
 
 
 def test_html_alone_becomes_markdown() -> None:
-    data = HEAD + b"Content-Type: text/html; charset=utf-8\r\n\r\n<h1>Hello</h1><p>See <a href='http://e.org'>this</a></p>"
+    data = (
+        HEAD + b"Content-Type: text/html; charset=utf-8\r\n\r\n<h1>Hello</h1><p>See <a href='http://e.org'>this</a></p>"
+    )
     assert parse(data, "a.eml").text.endswith("# Hello\n\nSee [this](http://e.org)")
 
 
@@ -54,7 +58,9 @@ def test_odd_charsets() -> None:
     assert "東京" in parse(japanese, "a.eml").text
     mislabelled = HEAD + b"Content-Type: text/plain; charset=iso-8859-1\r\n\r\n" + "Käse".encode()
     assert "Käse" in parse(mislabelled, "a.eml").text
-    unknown = HEAD + b"Content-Type: text/plain; charset=nonsense\r\n\r\n" + "für Käse und schöne Stühle".encode("cp1252")
+    unknown = (
+        HEAD + b"Content-Type: text/plain; charset=nonsense\r\n\r\n" + "für Käse und schöne Stühle".encode("cp1252")
+    )
     assert "für Käse" in parse(unknown, "a.eml").text
 
 

@@ -48,3 +48,10 @@ def test_is_quick(line: str) -> None:
     for _ in range(100):
         parse(data, "a.md")
     assert (time.process_time() - started) / 100 < 0.002
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("text", ["---\ntitle: {}x\n---\n", "# {}x", "{}"])
+@pytest.mark.parametrize("piece", [" ", "[", "#", "`", "![](", "---\n"])
+def test_hostile_repetition_takes_linear_time(text: str, piece: str) -> None:
+    assert parse(text.format(piece * 19_000).encode(), "a.md").text

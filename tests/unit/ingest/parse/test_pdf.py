@@ -21,7 +21,9 @@ TABLE = (("Item", "Price", "Qty"), ("Oak chair", "40.00", "3"), ("Table", "120.5
 
 def page_of(text: str, *parsed: Parsed) -> list[int | None]:
     return [
-        [mark.page for mark in one.marks if mark.offset <= one.text.index(text)][-1] for one in parsed if text in one.text
+        [mark.page for mark in one.marks if mark.offset <= one.text.index(text)][-1]
+        for one in parsed
+        if text in one.text
     ]
 
 
@@ -140,7 +142,11 @@ def test_damage_that_can_be_mended(whole: bytes, broken: bytes) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 600), st.integers(0, 780), st.text("abc 1é", min_size=1, max_size=12)), max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 600), st.integers(0, 780), st.text("abc 1é", min_size=1, max_size=12)), max_size=12
+    )
+)
 def test_no_letter_is_lost_wherever_it_stands(cells: list[tuple[int, int, str]]) -> None:
     spread = {(x // 150, y // 30): text for x, y, text in cells}
     placed = [(column * 150.0, row * 30.0 + 20, text) for (column, row), text in spread.items()]
@@ -151,7 +157,9 @@ def test_no_letter_is_lost_wherever_it_stands(cells: list[tuple[int, int, str]])
 
 
 def test_two_hundred_pages_take_seconds() -> None:
-    page = [(72.0, 760.0 - 14 * n, "A line of ordinary prose, as long as lines in letters are, number") for n in range(50)]
+    page = [
+        (72.0, 760.0 - 14 * n, "A line of ordinary prose, as long as lines in letters are, number") for n in range(50)
+    ]
     started = time.process_time()
     parsed = parse(pdf([page] * 200), "a.pdf")
     assert parsed.marks[-1].page == 200

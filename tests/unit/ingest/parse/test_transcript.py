@@ -144,3 +144,9 @@ def stamp(milliseconds: int) -> str:
 def test_no_text_breaks_the_reader(text: str) -> None:
     parsed = read(text)
     assert all(0 <= mark.offset <= len(parsed.text) for mark in parsed.marks)
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("piece", ["<v ", "<", "{\\", "<v.a", "00:", "a: ", "&"])
+def test_hostile_repetition_takes_linear_time(piece: str) -> None:
+    assert read("WEBVTT\n\n00:01.000 --> 00:02.000\n" + piece * 50_000).text

@@ -65,6 +65,10 @@ def test_what_is_not_well_formed_is_read_and_noted() -> None:
     assert parsed.notes == ("not well-formed XML: parts may be missing",)
 
 
+def test_undeclared_prefixes_are_read() -> None:
+    assert "- creator: Ann" in parse(b"<x><dc:creator>Ann</dc:creator><b>two</b></x>", "a.xml").text
+
+
 def test_what_is_no_xml_says_so() -> None:
     failure = registry.run("xml", b"\x00\x01 no xml at all", "a.xml")
     assert isinstance(failure, ParseFailure)

@@ -56,7 +56,7 @@ class Foo extends Bar {
   }
 }
 """
-GO = "package main\n\n// Server serves.\ntype Server struct {\n}\n\n// Run runs.\nfunc (s *Server) Run(x int) error {\n}\n"
+GO = "package x\n\n// Server serves.\ntype Server struct {\n}\n\n// Run runs.\nfunc (s *Server) Run(x int) error {\n}\n"
 RUST = (
     "#[derive(Debug)]\npub struct Foo<T> {\n}\n\nimpl<T> Show for Foo<T> {\n    pub fn new(x: T) -> Self {\n    }\n}\n"
 )
@@ -74,7 +74,7 @@ public class Foo implements Bar {
     }
 }
 """
-C = "#include <stdio.h>\n\nstatic int add(int a, int b)\n{\n    return a + b;\n}\n\nint main(void) {\n    add(1, 2);\n}\n"
+C = "#include <a.h>\n\nstatic int add(int a, int b)\n{\n    return a + b;\n}\n\nint main(void) {\n    add(1, 2);\n}\n"
 SHELL = "set -e\n\nrun() {\n  echo hi\n}\n\nrun\n"
 SQL = "CREATE TABLE users (\n  id INT\n);\n\nCREATE OR REPLACE VIEW active AS SELECT 1;\n"
 
@@ -114,7 +114,7 @@ def test_code_is_cut_before_definitions_and_says_where_it_is(seed: int, count: i
     length = 0
     for number in range(count):
         nested = chance.random() < 0.5
-        body = "".join(f"{'    ' * (1 + nested)}value = call({line})\n" for line in range(chance.randint(1, 8)))
+        body = "".join(f"{'    ' * (1 + nested)}value = call({line})\n" for line in range(chance.randint(1, 6)))
         if nested:
             text = f"class Box{number}:\n    size = 1\n\n    # Opens it.\n    def open(self):\n{body}\n"
             begins[length] = f"class Box{number}"

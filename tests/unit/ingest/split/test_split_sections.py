@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from split_support import a_document, a_sentence, assert_tiles, split_text, tokens_of
 
-from ragforge.domain.documents import Leaf, Mark, Section, Split, TextKind
+from ragforge.domain.documents import Leaf, Mark, Parsed, Section, Split, TextKind, lead
 from ragforge.domain.strategy import Strategy
+from ragforge.ingest.split import split
 
 SMALL = Strategy(leaf_min=30, leaf_max=80, section_min=10, parent_min=150, parent_max=300)
 MANY = settings(max_examples=50, deadline=None)
@@ -268,8 +269,24 @@ def assert_tiles_of_huge(text: str, result: Split) -> None:
         assert all(len(text[leaf.start : leaf.end].strip()) <= 8000 for leaf in result.leaves)
 
 
-def test_the_lead_is_left_room_for() -> None:
-    deep = "".join(f"{'#' * level} A rather long heading of level {level} with many words\n\n" for level in range(1, 7))
-    text = deep + prose(3000)
-    tokens = tokens_of(deep)
-    assert all(leaf.tokens + len(tokens) <= 500 for leaf in split_text(text).leaves[1:])
+@given(
+    SEEDS,
+    st.integers(1, 40),
+    st.sampled_from(["note.md", "a-b_c-d.md", "2024-01-31 minutes (final).docx", "日本語.md"]),
+)
+@MANY
+def test_a_leaf_fits_together_with_its_lead(seed: int, blocks: int, name: str) -> None:
+    text = a_document(seed, blocks).text
+    for leaf in split(Parsed(text), tokens_of(text), Strategy(), name).leaves:
+        assert len(tokens_of(lead(name, leaf))) + leaf.tokens <= 500
+
+
+def test_many_long_headings_leave_room_for_text() -> None:
+    heading = "A rather long heading of many words indeed " * 20
+    text = "".join(f"{'#' * level} {heading}\n\n" for level in range(1, 7)) + prose(3000)
+    assert all(leaf.tokens >= 100 for leaf in split_text(text).leaves)
+
+
+def test_indented_prose_is_cut_at_sentences() -> None:
+    text = "    Eight plain words make\n    one short sentence here.\n" * 200
+    assert all(text[: leaf.start].rstrip().endswith(".") for leaf in split_text(text).leaves[1:])

@@ -64,9 +64,15 @@ def test_prose_windows_begin_and_end_at_sentences(seed: int, count: int, name: s
     for _ in range(count):
         begins.add(len(text))
         text += a_sentence(chance, chance.randint(2, 9)) + chance.choice((" ", "\n", "\n\n"))
-    result = split_text(text, Strategy(name))
-    assert all(leaf.start in begins for leaf in result.leaves)
+    strategy = Strategy(name)
+    window, tokens = strategy.window(), tokens_of(text)
+    result = split_text(text, strategy)
     assert all(leaf.end in begins or leaf.end == len(text) for leaf in result.leaves)
+    for before, after in pairwise(result.leaves):
+        overlaps = [tokens.count(begin, before.end) if name == "tokens" else before.end - begin for begin in begins]
+        possible = any(window.overlap_least <= overlap <= window.overlap_most for overlap in overlaps)
+        assert after.start in begins or not possible
+        assert text[after.start - 1].isspace()
 
 
 @given(st.text(alphabet=" \nab.。#|-`你", max_size=600), NAMES)

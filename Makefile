@@ -1,0 +1,59 @@
+# A few commands, the same everywhere. Each does its own set-up on a fresh clone.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+# Weights and the demo's workspace stay inside the clone.
+export RAGFORGE_MODELS := $(CURDIR)/.cache/models
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test check bench prove docs setup models clean
+
+## a sample project, built and listed
+demo: models
+	@rm -rf .demo
+	@echo "\n$$ ragforge init"
+	@$(BIN)/ragforge --workspace .demo init
+	@echo "\n$$ ragforge add samples"
+	@$(BIN)/ragforge --workspace .demo add src/ragforge/samples --project demo
+	@echo "\n$$ ragforge ls"
+	@$(BIN)/ragforge --workspace .demo ls --project demo
+
+## every test that needs no outside server, after lint, types and import contracts
+test: check models
+	$(BIN)/pytest -n 2 --dist worksteal
+
+## format, lint, types, import contracts
+check: setup
+	$(BIN)/ruff format --check -q .
+	$(BIN)/ruff check -q .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+## speed and memory of ingestion, on the folder in BENCH_DOCS
+bench: models
+	$(BIN)/python -m bench.ingest $(BENCH_ARGS)
+
+## the same tests with the full counts, and a record of the figures in docs/proof.json
+prove: check models
+	RAGFORGE_PROVE=1 $(BIN)/python -m tests.prove
+
+## the generated reference
+docs: setup
+	$(BIN)/python -m ragforge.interfaces.cli.reference docs/reference
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+models: setup $(RAGFORGE_MODELS)/minilm/verified.json
+
+$(RAGFORGE_MODELS)/minilm/verified.json:
+	$(BIN)/ragforge models pull minilm
+
+clean:
+	rm -rf $(VENV) .cache .demo

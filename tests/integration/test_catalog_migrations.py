@@ -1,0 +1,193 @@
+"""The catalog's schema: every way to it ends at the same tables, and old data comes along."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+import ragforge.adapters.catalog.database as database_module
+from ragforge.adapters.catalog import tables
+from ragforge.adapters.catalog.catalog import SqlCatalog
+from ragforge.adapters.catalog.database import HEAD, Database
+from ragforge.errors import StoreError
+from ragforge.operate.access import owner
+from ragforge.testing.postgres import TemporaryPostgres
+from ragforge.testing.shelf import Shelf
+
+
+def now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+def migrations() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(database_module.__file__).with_name("migrations")))
+    return config
+
+
+def upgrade_to(database: Database, revision: str) -> None:
+    config = migrations()
+    with database.write() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+
+
+@pytest.fixture
+def empty_database(postgres: TemporaryPostgres) -> Iterator[str]:
+    url = postgres.create()
+    yield url
+    postgres.drop(url)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    if request.param == "sqlite":
+        database = Database.sqlite(tmp_path / "catalog.db", 5)
+    else:
+        database = Database.postgres(request.getfixturevalue("empty_database"))
+    yield database
+    database.close()
+
+
+def test_head_is_the_newest_script() -> None:
+    scripts = ScriptDirectory.from_config(migrations())
+    assert scripts.get_heads() == [HEAD]
+    revisions = [script.revision for script in scripts.walk_revisions()]
+    assert revisions == sorted(revisions, reverse=True), "versions are compared as text"
+
+
+def test_upgrading_gives_exactly_the_tables(database: Database) -> None:
+    assert database.schema_version() is None
+    assert database.upgrade() is None
+    assert database.schema_version() == HEAD
+    with database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
+        assert compare_metadata(context, tables.metadata) == []
+        inspector = sa.inspect(connection)
+        for table in tables.metadata.sorted_tables:
+            wanted = {(key.parent.name, key.column.table.name, key.ondelete) for key in table.foreign_keys}
+            found = {
+                (key["constrained_columns"][0], key["referred_table"], key["options"].get("ondelete"))
+                for key in inspector.get_foreign_keys(table.name)
+            }
+            assert found == wanted, table.name
+
+
+def fill_old(database: Database) -> None:
+    """A project with a document, as the first schema held them."""
+    rows: list[tuple[sa.Table, dict[str, object]]] = [
+        (tables.projects, {"ord": 1, "id": "p", "slug": "old", "name": "Old", "generation": 1, "created_at": 1}),
+        (tables.embedders, {"ord": 1, "fingerprint": "f", "name": "f", "dimension": 4}),
+        (
+            tables.generations,
+            {
+                "project": 1,
+                "number": 1,
+                "state": "live",
+                "chunks": 1,
+                "strategy": "{}",
+                "chunker": "splitter/1",
+                "embedder": 1,
+                "created_at": 1,
+            },
+        ),
+        (tables.counters, {"name": "projects", "value": 1}),
+        (tables.counters, {"name": "embedders", "value": 1}),
+        (tables.changes, {"project": 1, "op": "meta", "document": 1, "chunk": None}),
+    ]
+    with database.write() as connection:
+        for table, row in rows:
+            connection.execute(sa.insert(table).values(row))
+
+
+def test_an_old_workspace_is_upgraded_beside_its_backup(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    old = Database.sqlite(path, 5)
+    upgrade_to(old, "0001")
+    fill_old(old)
+    old.close()
+    catalog = SqlCatalog.open(path, now)
+    backup = catalog.upgraded_from
+    assert backup is not None
+    assert backup.parent == tmp_path / "backups"
+    with catalog.read() as unit:
+        project = unit.projects.get(owner(), "old")
+        assert (project.name, project.chunker) == ("Old", "splitter/1")
+        assert len(unit.changes.since(owner(), "p", 0, 10)) == 1
+        assert unit.jobs.all(owner()) == []
+    Shelf.create(catalog, "new").add("/a", "text")
+    assert all(finding.ok for finding in catalog.inspect())
+    catalog.close()
+    kept = Database.sqlite(backup, 5)
+    assert kept.schema_version() == "0001"
+    with kept.read() as connection:
+        assert connection.execute(sa.select(tables.projects.c.slug)).scalars().all() == ["old"]
+    kept.close()
+    again = SqlCatalog.open(path, now)
+    assert again.upgraded_from is None
+    again.close()
+
+
+def test_an_old_postgres_catalog_is_upgraded(empty_database: str) -> None:
+    old = Database.postgres(empty_database)
+    upgrade_to(old, "0001")
+    fill_old(old)
+    old.close()
+    catalog = SqlCatalog.connect(empty_database, now)
+    with catalog.read() as unit:
+        assert unit.projects.get(owner(), "old").name == "Old"
+    catalog.close()
+
+
+def test_a_failed_upgrade_changes_nothing(database: Database) -> None:
+    upgrade_to(database, "0001")
+    fill_old(database)
+    with database.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE jobs (in_the_way INTEGER)")
+    with pytest.raises(StoreError):
+        database.upgrade()
+    assert database.schema_version() == "0001"
+    with database.read() as connection:
+        assert not sa.inspect(connection).has_table("index_states")
+        assert connection.execute(sa.select(sa.func.count()).select_from(tables.projects)).scalar() == 1
+
+
+def test_a_newer_workspace_is_refused(database: Database) -> None:
+    database.upgrade()
+    with database.write() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(StoreError, match="newer ragforge") as refused:
+        database.upgrade()
+    assert "update" in refused.value.hint
+
+
+def test_many_connect_to_a_new_postgres_at_once(empty_database: str) -> None:
+    def create(name: str) -> None:
+        catalog = SqlCatalog.connect(empty_database, now)
+        Shelf.create(catalog, name).add("/a", "text")
+        catalog.close()
+
+    names = ["a", "b", "c", "d"]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(create, names))
+    catalog = SqlCatalog.connect(empty_database, now)
+    with catalog.read() as unit:
+        assert [project.slug for project in unit.projects.all(owner())] == names
+    assert all(finding.ok for finding in catalog.inspect())
+    catalog.close()
+
+
+def test_a_server_that_does_not_answer() -> None:
+    with pytest.raises(StoreError, match="does not answer") as refused:
+        SqlCatalog.connect("postgresql://nobody@127.0.0.1:1/none", now)
+    assert refused.value.hint

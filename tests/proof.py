@@ -1,0 +1,21 @@
+"""How hard a test tries, and the figures it leaves: small counts in `make test`, full ones in `make prove`."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+PROVING = os.environ.get("RAGFORGE_PROVE") == "1"
+
+
+def count(usual: int, proof: int) -> int:
+    """How often to repeat: `usual` in every run, `proof` in `make prove`."""
+    return proof if PROVING else usual
+
+
+def record(name: str, **figures: object) -> None:
+    """Leave figures for docs/proof.json."""
+    folder = os.environ.get("RAGFORGE_PROOF")
+    if folder:
+        (Path(folder) / f"{name}.json").write_text(json.dumps(figures))

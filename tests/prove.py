@@ -1,0 +1,46 @@
+"""`make prove`: the tests with their full counts, and docs/proof.json with date, machine and figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def machine() -> dict[str, object]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory),
+    }
+
+
+def main() -> int:
+    began = datetime.now(UTC)
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "RAGFORGE_PROVE": "1", "RAGFORGE_PROOF": folder}
+        command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "worksteal", "--timeout", "3600", *sys.argv[1:]]
+        code = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+        figures = {path.stem: json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))}
+    proof = {
+        "date": began.strftime("%Y-%m-%d"),
+        "passed": code == 0,
+        "minutes": round((datetime.now(UTC) - began).total_seconds() / 60, 1),
+        "machine": machine(),
+        "figures": figures,
+    }
+    (ROOT / "docs" / "proof.json").write_text(json.dumps(proof, indent=2) + "\n")
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
