@@ -192,6 +192,25 @@ def test_sync_tells_what_it_would_remove_and_then_does(shell: Shell) -> None:
     assert shell.names() == {"returns.md", "new.md"}
 
 
+def test_I16_watch_follows_a_folder_until_it_is_told_to_stop(shell: Shell) -> None:
+    (shell.docs / "returns.md").write_text(RETURNS)
+    process = shell.start("watch", "docs", "--json", "--quiet", stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        assert Path(json.loads(process.stdout.readline())["path"]).name == "returns.md"
+        (shell.docs / "shipping.md").write_text(SHIPPING)
+        while (line := json.loads(process.stdout.readline()))["outcome"] == "unchanged":
+            pass
+        assert (Path(line["path"]).name, line["outcome"]) == ("shipping.md", "ready")
+        process.terminate()
+        *_, summary = (json.loads(line) for line in process.stdout)
+        assert (process.wait(30), summary["kind"], summary["stopped"]) == (0, "summary", False)
+    finally:
+        process.kill()
+        process.stdout.close()
+    assert shell.names() == {"returns.md", "shipping.md"}
+
+
 def test_ctrl_c_leaves_a_workspace_that_goes_on(shell: Shell) -> None:
     for number in range(200):
         (shell.docs / f"{number:03}.md").write_text(RETURNS.replace("thirty", str(number)) * 5)

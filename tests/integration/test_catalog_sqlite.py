@@ -38,7 +38,6 @@ def process(code: str, *arguments: object) -> subprocess.Popen[str]:
         from ragforge.adapters.catalog.catalog import SqlCatalog
         from ragforge.errors import *
         from ragforge.operate.access import owner
-        from ragforge.testing.shelf import Shelf, file
         def opened(path, busy_seconds=30.0):
             return SqlCatalog.open(Path(path) / "catalog.db", lambda: dt.datetime.now(dt.UTC), busy_seconds)
     """
@@ -136,6 +135,7 @@ def test_a_killed_writer_leaves_no_half_and_no_lock(tmp_path: Path, catalog: Sql
     shelf = Shelf.create(catalog)
     shelf.add("/a", "before")
     code = """
+        from ragforge.testing.shelf import Shelf, file
         catalog = opened(sys.argv[1])
         with catalog.read() as unit:
             project = unit.projects.get(owner(), "demo")
@@ -157,6 +157,7 @@ def test_a_killed_writer_leaves_no_half_and_no_lock(tmp_path: Path, catalog: Sql
 
 def test_two_processes_open_a_new_workspace_at_once(tmp_path: Path) -> None:
     code = """
+        from ragforge.testing.shelf import Shelf
         while not (Path(sys.argv[1]) / "go").exists():
             time.sleep(0.005)
         catalog = opened(sys.argv[1])

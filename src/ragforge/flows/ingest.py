@@ -47,6 +47,9 @@ from ragforge.ports import BlobStore, Catalog, Embedder, ParseRequest, Parsers
 _TRIES = 3
 _READ_AHEAD = 16
 _FLUSH_SECONDS = 2.0
+_SAVE_SECONDS = 5.0
+_EMBED = 64
+"""Passages embedded between two signs of life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,27 +329,26 @@ class _Run:
         yield self.progress("reading")
 
     def _publish(self, batch: Sequence[Prepared]) -> Generator[Progress, None, list[Published]]:
-        ingest, project = self._ingest, self._project
+        ingest, scope, project, card = self._ingest, self._scope, self._project, self._embedder.card
         wanted = {text_hash: passage for prepared in batch for text_hash, passage in prepared.passages.items()}
-        last: tuple[list[bytes], Matrix] | None = None
-        for vectors in embed_missing(
-            ingest.catalog, self._scope, project.id, self._embedder, wanted, ingest.batching.leaves * 4, self._cancel
-        ):
-            if last is not None:  # more than one batch of vectors: keep each, so that a kill loses little
-                with ingest.catalog.write() as c:
-                    c.embeddings.put(self._scope, project.id, self._embedder.card, *last)
-            last = vectors
+        unsaved: list[tuple[list[bytes], Matrix]] = []
+        saved = time.monotonic()
+        for vectors in embed_missing(ingest.catalog, scope, project.id, self._embedder, wanted, _EMBED, self._cancel):
+            unsaved.append(vectors)
             self._embedded += len(vectors[0])
             yield self.progress("embedding")
+            if time.monotonic() - saved > _SAVE_SECONDS:  # so that a kill loses little of a slow model's work
+                with ingest.catalog.write() as c:
+                    for hashes, matrix in unsaved:
+                        c.embeddings.put(scope, project.id, card, hashes, matrix)
+                unsaved, saved = [], time.monotonic()
         ingest.blobs.sync()
         failpoint("ingest.embedded")
         with ingest.catalog.write() as c:
-            if last is not None:
-                c.embeddings.put(self._scope, project.id, self._embedder.card, *last)
+            for hashes, matrix in unsaved:
+                c.embeddings.put(scope, project.id, card, hashes, matrix)
             failpoint("ingest.publishing")
-            return c.documents.publish(
-                self._scope, project.id, project.generation, [prepared.publication for prepared in batch]
-            )
+            return c.documents.publish(scope, project.id, project.generation, [item.publication for item in batch])
 
     def _again(self, prepared: Prepared) -> Prepared:
         """The project changed while the file waited: read and split it by the new rules."""

@@ -1,4 +1,4 @@
-"""One paragraph per file, by extraction: the sentences that share most words with the whole."""
+"""One paragraph per file, by extraction: the sentences that share most words with the rest."""
 
 from __future__ import annotations
 
@@ -7,36 +7,43 @@ from collections import Counter
 
 from ragforge.domain.documents import Parsed, TextKind
 
-_SAMPLE = 6_000
+_SAMPLE = 4_000
+_SENTENCES = 20
 _LIMIT = 400
-_SENTENCE = re.compile(r"[^.!?。！？\n]{20,400}[.!?。！？](?=\s|$)")
+_FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
+_FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
+_MARKUP = re.compile(r"<[^<>\n]*>|\{\{[^{}\n]*\}\}|[*_`]+")
+_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n{2,}")
 _WORD = re.compile(r"\w{4,}")
-_MARKUP = re.compile(
-    r"```.*?```|^---\n.*?\n---|\{\{.*?\}\}|<[^>]*>|!?\[([^\]]*)\]\([^)]*\)|[#*_`|>]+", re.DOTALL | re.MULTILINE
-)
+_NOT_PROSE = ("#", "|", ">", "- ", "* ", "1.", "    ")
 
 
 def summarise(parsed: Parsed) -> str:
     """Up to three telling sentences in their order; the beginning of the text where there are none."""
-    sample = _MARKUP.sub(lambda match: match.group(1) or " ", parsed.text[:_SAMPLE])
+    sample = _FENCE.sub("", _FRONT_MATTER.sub("", parsed.text[:_SAMPLE]))
+    plain = _MARKUP.sub("", _LINK.sub(r"\1", sample))
     if parsed.kind is not TextKind.PROSE:
-        return _beginning(sample)
-    sentences = [match.group().strip() for match in _SENTENCE.finditer(sample)][:40]
-    if not sentences:
-        return _beginning(sample)
+        return _beginning(plain)
+    prose = "\n".join(line for line in plain.split("\n") if not line.startswith(_NOT_PROSE))
+    sentences = [" ".join(piece.split()) for piece in _SENTENCE_END.split(prose)]
+    sentences = [s for s in sentences if 30 <= len(s) <= _LIMIT and s[-1] in ".!?。！？"][:_SENTENCES]
+    return " ".join(_telling(sentences)) or _beginning(plain) or _beginning(parsed.text)
+
+
+def _telling(sentences: list[str]) -> list[str]:
     words = [set(_WORD.findall(sentence.lower())) for sentence in sentences]
     weight = Counter(word for found in words for word in found)
     scores = [
         sum(weight[word] - 1 for word in found) / (len(found) + 4) - 0.02 * place for place, found in enumerate(words)
     ]
-    best = sorted(range(len(sentences)), key=lambda place: -scores[place])
     chosen: list[int] = []
     length = 0
-    for place in best:
+    for place in sorted(range(len(sentences)), key=lambda place: -scores[place]):
         if length + len(sentences[place]) <= _LIMIT and len(chosen) < 3:
             chosen.append(place)
             length += len(sentences[place])
-    return " ".join(sentences[place] for place in sorted(chosen)) or _beginning(sample)
+    return [sentences[place] for place in sorted(chosen)]
 
 
 def _beginning(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import unicodedata
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,7 @@ from ragforge.domain.access import Clearance
 from ragforge.domain.library import FileResult, Labels, Outcome, Progress
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import UserError
+from ragforge.interfaces.cli import progress
 from ragforge.interfaces.cli.files import Tally, labels_of
 from ragforge.interfaces.cli.output import Column, ago, count, cut, duration, json_text, plain, plain_text, table
 from ragforge.interfaces.cli.progress import Pace
@@ -104,6 +106,22 @@ def test_pace_tells_speed_and_time_left() -> None:
     # the first seconds are forgotten: only the last ones count
     reading = Progress("reading", 22, 100, chunks=210, embedded=200)
     assert pace.text(reading, "files", 30.0) == "22/100 files · 210 chunks · 0/s · 16 min 15 s left"
+
+
+def test_I17_without_a_terminal_progress_is_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    with progress.meter(quiet=False, lines_on_stdout=True) as shown:
+        shown.show(Progress("reading", 1, 3))
+        time.sleep(0.06)
+        shown.show(Progress("reading", 2, 3, chunks=5))
+        shown.show(Progress("reading", 3, 3, chunks=9))
+    assert capsys.readouterr() == ("", "reading: 2/3 files · 5 chunks\n")
+    with progress.meter(quiet=True, lines_on_stdout=False) as shown:
+        time.sleep(0.06)
+        shown.show(Progress("reading", 3, 3))
+    assert capsys.readouterr() == ("", "")
 
 
 def test_tally_keeps_counts_of_all_and_the_first_failures_only() -> None:

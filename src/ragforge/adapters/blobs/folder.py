@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import secrets
+from collections import deque
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
@@ -23,7 +24,7 @@ class FolderBlobs:
     def __init__(self, root: Path, clock: Clock) -> None:
         self._root = root
         self._clock = clock
-        self._unsynced: set[Path] = set()
+        self._unsynced: deque[Path] = deque()
 
     def put(self, owner: str, file: BinaryIO, limit: int) -> StoredBlob:
         """Copy a file's bytes, hashing them on the way. Durable after `sync`."""
@@ -39,7 +40,6 @@ class FolderBlobs:
                     raise TooLarge(f"more than {limit:,} bytes")
                 sha256.update(piece)
                 _write_all(fd, piece)
-            os.fsync(fd)
         except BaseException as problem:
             path.unlink()
             if isinstance(problem, OSError) and problem.errno == errno.ENOSPC:
@@ -49,7 +49,7 @@ class FolderBlobs:
             raise
         finally:
             os.close(fd)
-        self._unsynced.add(path.parent)
+        self._unsynced.append(path)
         return StoredBlob(key, size, sha256.hexdigest())
 
     def open(self, key: str) -> BufferedReader:
@@ -66,11 +66,14 @@ class FolderBlobs:
                 return
 
     def sync(self) -> None:
-        """Make the names of new blobs durable too."""
+        """Make new blobs and their names durable: many at once, since the first flush carries most of the others."""
+        folders: set[Path] = set()
         while self._unsynced:
-            folder = self._unsynced.pop()
-            for level in (folder, folder.parent, self._root):
-                _fsync_folder(level)
+            path = self._unsynced.popleft()
+            if _fsync(path):
+                folders |= {path.parent, path.parent.parent, self._root}
+        for folder in folders:
+            _fsync(folder)
 
     def names(self) -> Iterator[str]:
         for path in self._root.glob("*/*/*"):
@@ -88,11 +91,16 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def _fsync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    fd = os.open(folder, os.O_RDONLY)
+def _fsync(path: Path) -> bool:
+    """False if it was removed meanwhile."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    except PermissionError:  # Windows does not open folders
+        return True
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
+    return True

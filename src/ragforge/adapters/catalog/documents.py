@@ -12,7 +12,7 @@ from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.embeddings import count_known, section_of_chunk, text_of_chunk
-from ragforge.adapters.catalog.projects import SqlProjects
+from ragforge.adapters.catalog.projects import SqlProjects, sweep_versions
 from ragforge.adapters.catalog.publishing import (
     Publisher,
     drop_unseen_failures,
@@ -366,7 +366,7 @@ class SqlDocuments:
             file.document,
             version.id,
         )
-        SqlProjects(self._session).sweep_versions(row.ord, [file.version])  # their ids may be the same
+        sweep_versions(self._session, row.ord, [file.version])  # their ids may be the same
         for chunk, key in zip(chunks, self._session.keys(t.chunks, len(chunks)), strict=True):
             chunk.update(ord=key, project=row.ord)
         self._session.insert(t.sections, sections)

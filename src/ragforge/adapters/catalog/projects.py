@@ -134,19 +134,12 @@ class SqlProjects:
             .limit(limit)
         )
         found = list(session.execute(stale).scalars())
-        self.sweep_versions(row.ord, found)
+        sweep_versions(session, row.ord, found)
         if len(found) < limit:
             self._session.execute(
                 sa.delete(t.generations).where(t.generations.c.project == row.ord, t.generations.c.state == RETIRED)
             )
         return len(found)
-
-    def sweep_versions(self, project: int, versions: Collection[int]) -> None:
-        """Remove these versions' rows that only retired generations used."""
-        for batch in batches(versions):
-            for table in (t.sections, t.chunks):
-                stale = (table.c.version.in_(batch), table.c.generation.not_in(_kept(project)))
-                self._session.execute(sa.delete(table).where(*stale))
 
     # -- helpers
 
@@ -228,6 +221,15 @@ class SqlProjects:
 def _kept(project: int) -> sa.Select[int]:
     """The generations whose chunk rows are needed."""
     return sa.select(t.generations.c.chunks).where(t.generations.c.project == project, t.generations.c.state != RETIRED)
+
+
+def sweep_versions(session: Session, project: int, versions: Collection[int]) -> None:
+    """Remove these versions' rows that only retired generations used."""
+    for batch in batches(versions):
+        for table in (t.sections, t.chunks):
+            session.execute(
+                sa.delete(table).where(table.c.version.in_(batch), table.c.generation.not_in(_kept(project)))
+            )
 
 
 def _require_owner(scope: Scope) -> None:

@@ -38,7 +38,6 @@ _CHARACTERS = {
     b"enspace": " ",
 }
 _CHARSETS = {
-    0: "cp1252",
     77: "mac_roman",
     128: "cp932",
     129: "cp949",

@@ -156,7 +156,7 @@ class _Scanner:
         left = kept is not items
         inside = indent - (items[-1] if items else 0)
         if inside >= 4:
-            begun = not goes_on and self._indented_code(here)
+            begun = self._state != _PARAGRAPH and self._indented_code(here)
         elif body[0] == "#":
             begun = self._atx(body, here)
         elif body[0] in "`~":
@@ -188,6 +188,7 @@ class _Scanner:
         return True
 
     def _indented_code(self, here: int) -> bool:
+        self._close(here)
         if self._code_end != here:
             self._outline.add(here, PARAGRAPH, MIXED)
         self._code_end = self._position
@@ -279,7 +280,8 @@ class _Scanner:
         if found is None:
             return False
         content = body[found.end() :].lstrip()
-        if self._state == _PARAGRAPH and not left_item and (not content or found[1] not in (None, "1")):
+        in_text = self._state == _PARAGRAPH and not self._quoted and not left_item
+        if in_text and (not content or found[1] not in (None, "1")):
             return False
         self._close(here)
         self._outline.add(here, NESTED if self._items else ITEM, self._grain)

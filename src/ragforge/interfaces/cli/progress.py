@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections import deque
@@ -28,11 +29,11 @@ class Pace:
     def text(self, progress: Progress, unit: str, now: float) -> str:
         """`412/873 files · 3,410 chunks · 182/s · 12 s left`."""
         self._remember(progress, now)
-        parts = [
-            f"{progress.done:,}/{progress.total:,} {unit}"
-            if progress.total
-            else count(progress.done, unit.rstrip("s"), unit)
-        ]
+        parts = []
+        if progress.total:
+            parts.append(f"{progress.done:,}/{progress.total:,} {unit}")
+        elif progress.done:
+            parts.append(count(progress.done, unit.rstrip("s"), unit))
         if made := _chunks(progress):
             parts.append(count(made, "chunk"))
         seconds, done, chunks = self._since()
@@ -148,6 +149,8 @@ class Bar:
     def show(self, progress: Progress) -> None:
         assert self._bar is not None
         text = self._pace.text(progress, self._unit, time.monotonic())
+        # room for the ^C that the terminal echoes: on a full line it would break the bar in two
+        self._bar.console.width = max(20, (os.get_terminal_size(sys.stderr.fileno()).columns or 80) - 3)
         if self._task is None:
             self._task = self._bar.add_task("", total=None, pace="")
         self._bar.update(

@@ -86,7 +86,7 @@ def _conclude(common: Common, findings: Sequence[Finding]) -> None:
 def _print_finding(finding: Finding) -> None:
     mark, colour = ("✓", "green") if finding.ok else ("✓ repaired", "yellow") if finding.repaired else ("✗", "red")
     print_data(f"{paint(mark, colour)} {one_line(finding.subject)}: {one_line(finding.detail)}")
-    if finding.hint:
+    if finding.hint and not finding.ok:
         print_data(f"  Next: {one_line(finding.hint)}")
 
 

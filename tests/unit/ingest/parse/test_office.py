@@ -11,7 +11,6 @@ from typing import Any
 import openpyxl  # type: ignore[import-untyped]
 import pptx
 import pytest
-from office_files import WORD, docx, epub, opendocument, packed, paragraph, word_table
 from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
@@ -20,6 +19,7 @@ from ragforge.domain.documents import Parsed, ParseFailure, Reason, TextKind
 from ragforge.ingest.parse import registry, xlsx
 from ragforge.ingest.parse.office import parse
 from ragforge.ingest.parse.xlsx import Value, shown
+from tests.office_files import WORD, docx, epub, opendocument, packed, paragraph, word_table
 
 
 def text_of(data: bytes) -> str:

@@ -9,11 +9,11 @@ import pypdf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pdf_files import Placed, pdf
 
 from ragforge.domain.documents import Parsed, ParseFailure, Reason
 from ragforge.ingest.parse import registry
 from ragforge.ingest.parse.pdf import HYPHEN, _join_broken_words, parse
+from tests.pdf_files import Placed, pdf
 
 COLUMNS = (72, 250, 400)
 TABLE = (("Item", "Price", "Qty"), ("Oak chair", "40.00", "3"), ("Table", "120.50", "1"))

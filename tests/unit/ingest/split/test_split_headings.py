@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from split_support import split_text
 
 from ragforge.ingest.split.markdown import plain_title, scan
+from tests.unit.ingest.split.split_support import split_text
 
 COMMONMARK = MarkdownIt("commonmark").enable("table")
 
@@ -83,7 +83,7 @@ def headings_of(text: str) -> list[tuple[int, int]]:
 
 
 @given(st.lists(LINES, max_size=14))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None, derandomize=True)
 def test_headings_are_those_of_commonmark(lines: list[str]) -> None:
     text = "plain start\n\n" + "\n".join(lines) + "\n"
     found = [(text.count("\n", 0, heading.start), heading.level) for heading in scan(text).headings]

@@ -7,11 +7,11 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from split_support import assert_tiles, split_text
 
 from ragforge.domain.documents import Mark, TextKind
 from ragforge.domain.strategy import Strategy
 from ragforge.ingest.split import code, lines
+from tests.unit.ingest.split.split_support import assert_tiles, split_text
 
 SMALL = Strategy(leaf_min=30, leaf_max=80, section_min=10, parent_min=150, parent_max=300)
 MANY = settings(max_examples=50, deadline=None)

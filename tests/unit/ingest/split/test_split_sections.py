@@ -8,11 +8,11 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from split_support import a_document, a_sentence, assert_tiles, split_text, tokens_of
 
 from ragforge.domain.documents import Leaf, Mark, Parsed, Section, Split, TextKind, lead
 from ragforge.domain.strategy import Strategy
 from ragforge.ingest.split import split
+from tests.unit.ingest.split.split_support import a_document, a_sentence, assert_tiles, split_text, tokens_of
 
 SMALL = Strategy(leaf_min=30, leaf_max=80, section_min=10, parent_min=150, parent_max=300)
 MANY = settings(max_examples=50, deadline=None)

@@ -8,10 +8,10 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from split_support import a_document, a_sentence, split_text, tokens_of
 
 from ragforge.domain.documents import Mark, Split, TextKind
 from ragforge.domain.strategy import Strategy
+from tests.unit.ingest.split.split_support import a_document, a_sentence, split_text, tokens_of
 
 MANY = settings(max_examples=50, deadline=None)
 NAMES = st.sampled_from(["chars", "tokens"])
