@@ -7,13 +7,11 @@ process of its own.
     unchanged  the same folder added again
     changed    one file in a hundred changed: how many passages are embedded
     minilm     leaves per second through the whole path, beside raw onnxruntime on the same passages
-    peers      LlamaIndex and LangChain on the same folder, where they are installed
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import resource
 import shutil
@@ -200,18 +198,6 @@ def raw_onnxruntime(passages: Sequence[Passage]) -> float:
             session.run(None, {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)})
         best = min(best, time.monotonic() - began)
     return best
-
-
-def peers(docs: Path) -> dict[str, Any]:
-    """CPU ms per chunk of other frameworks' own folder readers and splitters, with a near-free embedder."""
-    found: dict[str, Any] = {}
-    for name, module in (("LlamaIndex", "llama_index.core"), ("LangChain", "langchain_chroma")):
-        try:
-            there = importlib.util.find_spec(module) is not None
-        except ModuleNotFoundError:
-            there = False
-        found[name] = "installed: run bench-peers" if there else "not installed"
-    return found
 
 
 def _part(name: str, docs: Path, files: int) -> dict[str, Any]:

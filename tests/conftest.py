@@ -42,11 +42,16 @@ def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_refuse_network)
 
 
-@pytest.fixture
-def swift_path() -> Iterator[Path]:
+@pytest.fixture(scope="session")
+def memory_folder() -> Path | None:
     """A folder in memory where there is one: for tests that write much and do not look at durability."""
     memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+    return memory if os.access(memory, os.W_OK) else None
+
+
+@pytest.fixture
+def swift_path(memory_folder: Path | None) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir=memory_folder) as folder:
         yield Path(folder)
 
 

@@ -1,6 +1,6 @@
 """Makes docs/images/terminal.svg: two commands run for real in a terminal of fixed width, and what it showed.
 
-    python tools/make_screenshot.py
+python tools/make_screenshot.py
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(command: str, folder: Path) -> str:
         os.chdir(folder)
         os.environ.update(TERM="xterm-256color", HOME=str(folder), RAGFORGE_EMBED__MODEL="wordllama")
         _, *arguments = command.split()
-        os.execv(sys.executable, [sys.executable, "-m", "ragforge.interfaces.cli.main", *arguments])
+        os.execv(sys.executable, [sys.executable, "-m", "ragforge.interfaces.cli.main", *arguments])  # noqa: S606
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, WIDTH, 0, 0))
     written = b""
     while True:

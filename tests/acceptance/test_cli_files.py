@@ -192,6 +192,7 @@ def test_sync_tells_what_it_would_remove_and_then_does(shell: Shell) -> None:
     assert shell.names() == {"returns.md", "new.md"}
 
 
+@pytest.mark.timeout(60)
 def test_I16_watch_follows_a_folder_until_it_is_told_to_stop(shell: Shell) -> None:
     (shell.docs / "returns.md").write_text(RETURNS)
     process = shell.start("watch", "docs", "--json", "--quiet", stdout=subprocess.PIPE)
@@ -207,6 +208,7 @@ def test_I16_watch_follows_a_folder_until_it_is_told_to_stop(shell: Shell) -> No
         assert (process.wait(30), summary["kind"], summary["stopped"]) == (0, "summary", False)
     finally:
         process.kill()
+        process.wait()
         process.stdout.close()
     assert shell.names() == {"returns.md", "shipping.md"}
 

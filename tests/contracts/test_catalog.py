@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
-import psycopg
 import pytest
+import sqlalchemy as sa
 
 from ragforge.adapters.catalog import tables
 from ragforge.adapters.catalog.catalog import SqlCatalog
+from ragforge.adapters.catalog.database import Database
 from ragforge.ports import Catalog
 from ragforge.testing.contracts.catalog import CatalogContract
 from ragforge.testing.postgres import TemporaryPostgres
@@ -18,39 +19,39 @@ from ragforge.testing.shelf import ManualClock
 
 
 @pytest.fixture(scope="module")
-def made_file(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A fresh workspace's file: made once, copied for each test."""
-    path = tmp_path_factory.mktemp("made") / "catalog.db"
-    catalog = SqlCatalog.open(path, lambda: datetime.now(UTC))
-    assert catalog.flush()
-    catalog.close()
-    return path.read_bytes()
+def sqlite_database(memory_folder: Path | None) -> Iterator[Database]:
+    with tempfile.TemporaryDirectory(dir=memory_folder) as folder:
+        database = Database.sqlite(Path(folder) / "catalog.db", 30)
+        database.upgrade()
+        yield database
+        database.close()
 
 
 @pytest.fixture(scope="module")
-def database(postgres: TemporaryPostgres) -> Iterator[str]:
-    """One database for all tests here; each finds it empty."""
+def postgres_database(postgres: TemporaryPostgres) -> Iterator[Database]:
     url = postgres.create()
-    SqlCatalog.connect(url, lambda: datetime.now(UTC)).close()
-    yield url
+    database = Database.postgres(url)
+    database.upgrade()
+    yield database
+    database.close()
     postgres.drop(url)
+
+
+def emptied(database: Database, clock: ManualClock) -> Catalog:
+    """A catalog with nothing in it. Making a new database for each test would take most of the time."""
+    with database.write() as connection:
+        for table in reversed(tables.metadata.sorted_tables):
+            connection.execute(sa.delete(table))
+    return SqlCatalog(database, clock)
 
 
 class TestSqliteCatalog(CatalogContract):
     @pytest.fixture
-    def catalog(self, made_file: bytes, clock: ManualClock, swift_path: Path) -> Iterator[Catalog]:
-        (swift_path / "catalog.db").write_bytes(made_file)
-        catalog = SqlCatalog.open(swift_path / "catalog.db", clock)
-        yield catalog
-        catalog.close()
+    def catalog(self, sqlite_database: Database, clock: ManualClock) -> Catalog:
+        return emptied(sqlite_database, clock)
 
 
 class TestPostgresCatalog(CatalogContract):
     @pytest.fixture
-    def catalog(self, database: str, clock: ManualClock) -> Iterator[Catalog]:
-        with psycopg.connect(database) as connection:
-            names = ", ".join(table.name for table in tables.metadata.sorted_tables)
-            connection.execute(f"TRUNCATE {names}".encode())
-        catalog = SqlCatalog.connect(database, clock)
-        yield catalog
-        catalog.close()
+    def catalog(self, postgres_database: Database, clock: ManualClock) -> Catalog:
+        return emptied(postgres_database, clock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Sequence
 
 import pypdf
 import pytest
@@ -52,6 +53,54 @@ def test_empty_pages_are_counted_and_keep_their_numbers() -> None:
 def test_cells_of_a_row_stand_on_one_line(by_column: bool, rise: float) -> None:
     parsed = parse(pdf([table_cells(by_column, rise)]), "a.pdf")
     assert parsed.text.split("\n")[:3] == ["Item Price Qty", "Oak chair 40.00 3", "Table 120.50 1"]
+
+
+Rows = Sequence[Sequence[str]]
+WIDE = [
+    ["Part", "Colour", "Depth", "Width", "Stock"],
+    ["A-1", "oak", "40", "60", "7"],
+    ["B-2", "ash", "45", "80", "12"],
+]
+LONG = [["No", "Name"], *([str(number), f"Model {number}"] for number in range(1, 31))]
+GAPS = [["Room", "Mon", "Tue"], ["Hall", "", "open"], ["Cellar", "shut", ""]]
+ACCENTS = [["Stück", "Preis"], ["Bücherregal", "1.299,00 €"], ["Hängelampe", "89,50 €"]]
+LEDGER = [["Entry", "Debit", "Credit"], ["Rent", "1 200.00", "0.00"], ["Sale", "0.00", "15 000.00"]]
+
+
+def grid(rows: Rows, columns: Sequence[float], top: float = 700, leading: float = 20) -> list[Placed]:
+    return [
+        (columns[column], top - leading * row, text)
+        for row, cells in enumerate(rows)
+        for column, text in enumerate(cells)
+        if text
+    ]
+
+
+def right_aligned(rows: Rows, edges: Sequence[float]) -> list[Placed]:
+    return [(x + edges[0] - 6 * len(text), y, text) for x, y, text in grid(rows, [0, *edges[1:]])]
+
+
+TABLES: dict[str, tuple[list[Placed], Rows]] = {
+    "by row": (grid(TABLE, COLUMNS), TABLE),
+    "by column": (sorted(grid(TABLE, COLUMNS), key=lambda cell: cell[0]), TABLE),
+    "from the bottom": (grid(TABLE, COLUMNS)[::-1], TABLE),
+    "five narrow columns": (grid(WIDE, (60, 130, 200, 270, 340)), WIDE),
+    "thirty rows": (grid(LONG, (72, 140), leading=18), LONG),
+    "tight rows": (grid(TABLE, COLUMNS, leading=13), TABLE),
+    "empty cells": (grid(GAPS, COLUMNS), GAPS),
+    "accents and a currency sign": (grid(ACCENTS, (72, 300)), ACCENTS),
+    "numbers set to the right": (right_aligned(LEDGER, (150, 200, 350)), LEDGER),
+    "below a paragraph": ([(72, 740, "Prices of this year, in euro."), *grid(TABLE, COLUMNS)], TABLE),
+    "two on one page": (grid(TABLE, COLUMNS) + grid(ACCENTS, (72, 300), top=500), ACCENTS),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_row_is_one_line(name: str) -> None:
+    cells, rows = TABLES[name]
+    lines = parse(pdf([cells]), "table.pdf").text.split("\n")
+    for row in rows:
+        assert " ".join(text for text in row if text) in lines
 
 
 def test_columns_of_prose_are_not_mixed() -> None:

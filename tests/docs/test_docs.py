@@ -1,0 +1,270 @@
+"""The documentation is run: its commands in order, its Python, its links, and the names it uses."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from ragforge.domain.documents import Parsed
+from ragforge.ingest.parse import registry
+from ragforge.interfaces.cli.main import build, main
+from ragforge.testing.postgres import TemporaryPostgres
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "src" / "ragforge" / "samples"
+GENERATED = ROOT / "docs" / "reference"
+PAGES = sorted(
+    page
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    if GENERATED not in page.parents  # its own test compares it with the code
+)
+HOME = "/home/you"
+COPIES_SAMPLES = "cp -r src/ragforge/samples documents"
+DATABASE = "postgresql://ragforge@localhost/ragforge"
+MOST_NOT_RUN = 10
+
+_BLOCK = re.compile(
+    r"(?:^<!-- not run: (?P<why>.+?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_MENTION = re.compile(r"`ragforge ([a-z][^`\n]*)`")
+_LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
+_CHANGING = re.compile(r"\b[0-9a-f]{8,16}\b|\d[\d,.]*|\bjust now\b|\b[KMG]?B\b|\b(?:minilm|wordllama)\b")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of code in a page."""
+
+    language: str
+    body: str
+    line: int
+    not_run: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of a page, and what the page says it shows."""
+
+    command: str
+    shown: tuple[str, ...]
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for match in _BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        yield Block(match["language"], match["body"], line, match["why"] or "")
+
+
+def steps(block: Block) -> Iterator[Step]:
+    """The commands of a `console` block with their output; every line of an `sh` block is one."""
+    if block.language == "sh":
+        for line in block.body.splitlines():
+            if command := line.split(" #")[0].strip():
+                yield Step(command, ())
+        return
+    first, *rest = re.split(r"^\$ ", block.body, flags=re.MULTILINE)
+    assert not first, f"line {block.line}: a console block begins with a command"
+    for piece in rest:
+        command, *shown = piece.rstrip("\n").split("\n")
+        yield Step(command, tuple(line for line in shown if line.strip()))
+
+
+class Reader:
+    """A person who follows a page from top to bottom, in a folder of their own."""
+
+    def __init__(self, folder: Path, page: Path) -> None:
+        self.folder = folder
+        self.page = page
+        self.names: dict[str, Any] = {"__name__": "__documentation__"}
+        self.code = 0
+
+    def follow(self) -> None:
+        for block in blocks(self.page):
+            where = f"{self.page.relative_to(ROOT)}:{block.line}"
+            if block.not_run:
+                continue
+            if block.language == "python":
+                exec(compile(block.body, where, "exec"), self.names)
+            elif block.language in ("console", "sh"):
+                for step in steps(block):
+                    self.do(step, where)
+                self.expect(0, where)
+
+    def do(self, step: Step, where: str) -> None:
+        """Run one command. It ends well, unless the page asks for its exit code next."""
+        if step.command == "echo $?":
+            assert step.shown == (str(self.code),), f"{where}: exit code {self.code}"
+            self.code = 0
+            return
+        self.expect(0, where)
+        words = shlex.split(step.command)
+        if words[0] != "ragforge":
+            done = subprocess.run(step.command, shell=True, cwd=self.folder, capture_output=True, text=True)
+            assert done.returncode == 0, f"{where}: {step.command}: {done.stderr}"
+            return
+        self.code, output = run(words[1:])
+        actual = output.replace(str(self.folder), HOME).splitlines()
+        for line in step.shown:
+            pattern = as_pattern(line)
+            assert any(pattern.fullmatch(squeeze(found)) for found in actual), (
+                f"{where}: {step.command}\nnot shown: {line}\nbut:\n{output}"
+            )
+        self.output = output
+
+    def expect(self, code: int, where: str) -> None:
+        assert self.code == code, f"{where}: exit code {self.code}\n{self.output}"
+
+
+def run(arguments: list[str]) -> tuple[int, str]:
+    """Run the command line in this process; its exit code and all it printed."""
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    before = sys.stdout, sys.stderr
+    sys.stdout = sys.stderr = printed
+    try:
+        code = main(arguments)
+    finally:
+        sys.stdout, sys.stderr = before
+    return code, printed.buffer.getvalue().decode()
+
+
+def squeeze(line: str) -> str:
+    return " ".join(line.split())
+
+
+def as_pattern(line: str) -> re.Pattern[str]:
+    """A shown line: its words count; ids, numbers, sizes and times may differ, and `…` stands for anything."""
+    parts = []
+    for piece in squeeze(line).split("…"):
+        fixed = [re.escape(part) for part in _CHANGING.split(piece)]
+        parts.append(r"(?:[\w.,]+|just now)".join(fixed))
+    return re.compile(".*".join(parts), re.DOTALL)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home with nothing in it but a way to the samples."""
+    for name in [name for name in os.environ if name.startswith("RAGFORGE_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("RAGFORGE_EMBED__MODEL", "wordllama")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def copy_samples(target: Path) -> None:
+    """Those whose parsers load quickly; a page that wants all copies them itself."""
+    shutil.copytree(SAMPLES, target, ignore=shutil.ignore_patterns("__pycache__", "*.docx", "*.pptx", "*.pdf"))
+
+
+PAGES_TO_RUN = [page for page in PAGES if any(not block.not_run for block in blocks(page) if block.language != "text")]
+
+
+@pytest.mark.parametrize("page", PAGES_TO_RUN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_does_what_it_says(
+    page: Path, home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    text = page.read_text(encoding="utf-8")
+    if COPIES_SAMPLES not in text:
+        copy_samples(home / "documents")
+    if DATABASE in text:
+        server: TemporaryPostgres = request.getfixturevalue("postgres")
+        monkeypatch.setenv("RAGFORGE_STORE__DATABASE_URL", server.create())
+    Reader(home, page).follow()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in _LINK.findall(page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), f"{page.name}: {link}"
+        assert not anchor or anchor in anchors(target), f"{page.name}: {link}"
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_command_and_option_exists(page: Path) -> None:
+    mentioned = _MENTION.findall(page.read_text(encoding="utf-8"))
+    for block in blocks(page):
+        if block.language in ("console", "sh"):
+            mentioned += [
+                step.command.partition("ragforge ")[2]
+                for step in steps(block)
+                if re.match(r"(\w+=\S+ )*ragforge ", step.command)
+            ]
+    for text in mentioned:
+        assert not unknown_words(shlex.split(text)), f"{page.name}: ragforge {text}"
+
+
+@cache
+def commands() -> Any:
+    return typer.main.get_command(build())
+
+
+def unknown_words(words: list[str]) -> list[str]:
+    """Those options of a command line, or the command itself, that the program does not have."""
+    command = commands()
+    options = {name for parameter in command.params for name in parameter.opts}
+    unknown = []
+    for word in words:
+        if word.startswith("-"):
+            unknown += [] if word.split("=")[0] in options | {"--help"} else [word]
+        elif hasattr(command, "commands") and "=" not in word:
+            if word not in command.commands:
+                return [*unknown, word]
+            command = command.commands[word]
+            options |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
+    return unknown
+
+
+def test_few_blocks_are_not_run() -> None:
+    assert sum(bool(block.not_run) for page in PAGES for block in blocks(page)) <= MOST_NOT_RUN
+
+
+def test_every_page_is_linked() -> None:
+    linked = {
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in PAGES
+        for link in _LINK.findall(page.read_text(encoding="utf-8"))
+    }
+    assert {page for page in PAGES if page not in linked} <= {ROOT / "README.md"}
+
+
+def test_examples_run(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for example in sorted((ROOT / "examples").glob("*.py")):
+        runpy.run_path(str(example), run_name="__main__")
+    assert "erased: True" in capsys.readouterr().out
+
+
+def test_samples_are_what_their_sources_say() -> None:
+    """Made anew, the binary samples read the same as those that are shipped."""
+    tool = runpy.run_path(str(ROOT / "tools" / "make_samples.py"))
+    for name, write in tool["WRITERS"].items():
+        file = SAMPLES / f"{name}.{write.__name__}"
+        parser = "pdf" if file.suffix == ".pdf" else "office"
+        made = write((ROOT / "tools" / "samples" / f"{name}.md").read_text(encoding="utf-8"))
+        shipped = registry.run(parser, file.read_bytes(), file.name)
+        assert isinstance(shipped, Parsed) and registry.run(parser, made, file.name) == shipped

@@ -1,0 +1,113 @@
+"""Several nodes on one Postgres: each has its own connections, so nothing but the database keeps them in order."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from ragforge.adapters.catalog.catalog import SqlCatalog
+from ragforge.domain.library import Op
+from ragforge.operate.access import owner
+from ragforge.testing.postgres import TemporaryPostgres
+from ragforge.testing.shelf import Shelf
+
+NODES = 4
+
+
+@pytest.fixture
+def nodes(postgres: TemporaryPostgres) -> Iterator[list[SqlCatalog]]:
+    url = postgres.create()
+    catalogs = [SqlCatalog.connect(url, lambda: dt.datetime.now(dt.UTC)) for _ in range(NODES)]
+    yield catalogs
+    for catalog in catalogs:
+        catalog.close()
+    postgres.drop(url)
+
+
+def at_once(nodes: list[SqlCatalog], work: Callable[[SqlCatalog, int], object]) -> None:
+    start = threading.Barrier(len(nodes))
+
+    def run(number: int) -> None:
+        start.wait()
+        work(nodes[number], number)
+
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        list(pool.map(run, range(len(nodes))))
+
+
+def test_first_projects_of_several_nodes(nodes: list[SqlCatalog]) -> None:
+    at_once(nodes, lambda catalog, number: Shelf.create(catalog, f"p{number}"))
+    with nodes[0].read() as unit:
+        projects = unit.projects.all(owner())
+    assert [project.slug for project in projects] == [f"p{number}" for number in range(NODES)]
+    assert len({project.id for project in projects}) == NODES
+
+
+def test_a_job_is_claimed_by_one_node(nodes: list[SqlCatalog]) -> None:
+    shelf = Shelf.create(nodes[0])
+    with nodes[0].write() as unit:
+        for _ in range(12):
+            unit.jobs.enqueue(owner(), shelf.id, "add", {})
+    taken: list[str] = []
+
+    def work(catalog: SqlCatalog, number: int) -> None:
+        while True:
+            with catalog.write() as unit:
+                job = unit.jobs.claim(owner(), str(number), ("add",), 60)
+            if job is None:
+                return
+            taken.append(job.id)
+
+    at_once(nodes, work)
+    assert len(taken) == len(set(taken)) == 12
+
+
+def test_nodes_publish_into_one_project(nodes: list[SqlCatalog]) -> None:
+    """A follower that reads while they write misses nothing: numbers become visible in their order."""
+    shelf = Shelf.create(nodes[0])
+    followed: set[str] = set()
+    seq = 0
+    ended = threading.Event()
+
+    def follow() -> None:
+        nonlocal seq
+        while True:
+            last_round = ended.is_set()
+            for change in shelf.changes(seq):
+                seq = change.seq
+                if change.chunk is not None:
+                    (followed.add if change.op == Op.PUT else followed.discard)(change.chunk)
+            if last_round:
+                return
+
+    def publish(catalog: SqlCatalog, number: int) -> None:
+        own = replace(shelf, catalog=catalog)
+        for step in range(6):
+            own.add(f"/{number}/{step % 3}", f"text {number} {step} " * 5)
+            own.add("/shared", f"everyone writes this one {number} {step}")
+        own.remove_source(f"/{number}/0")
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    at_once(nodes, publish)
+    ended.set()
+    follower.join()
+    documents = shelf.documents()
+    assert len(documents) == 2 * NODES + 1
+    assert followed == {chunk.id for document in documents for chunk in shelf.chunks(document.id)}
+    assert shelf.faults() == []
+
+
+def test_the_last_sources_leave_at_once(nodes: list[SqlCatalog]) -> None:
+    shelf = Shelf.create(nodes[0])
+    for _ in range(3):
+        for number in range(NODES):
+            shelf.add(f"/{number}", "the same text everywhere")
+        at_once(nodes, lambda catalog, number: replace(shelf, catalog=catalog).remove_source(f"/{number}"))
+        assert shelf.documents() == []
+        assert shelf.faults() == []
