@@ -171,11 +171,22 @@ def _wrapped(text: str, size: float, width: float) -> list[str]:
     return lines
 
 
+@dataclass(frozen=True)
+class Bookmark:
+    """A heading and where it stands."""
+
+    title: str
+    level: int
+    page: int
+    y: float
+
+
 class PdfPages:
     """Lines of text set onto as many pages as they need."""
 
     def __init__(self) -> None:
         self.pages: list[list[str]] = []
+        self.bookmarks: list[Bookmark] = []
         self._y = 0.0
 
     def room(self, needed: float) -> None:
@@ -190,6 +201,9 @@ class PdfPages:
     def text(self, x: float, text: str, size: float, bold: bool = False) -> None:
         safe = re.sub(r"([\\()])", r"\\\1", text)
         self.pages[-1].append(f"BT /F{2 if bold else 1} {size} Tf {x:.1f} {self._y:.1f} Td ({safe}) Tj ET")
+
+    def bookmark(self, title: str, level: int) -> None:
+        self.bookmarks.append(Bookmark(title, level, len(self.pages) - 1, self._y))
 
     def rule(self) -> None:
         below = self._y - 4
@@ -206,7 +220,8 @@ def pdf(source: str) -> bytes:
         else:
             _pdf_text(pages, block)
     title = next(block.text for block in found if block.kind == "h1")
-    return _pdf_file([_numbered(page, place, len(pages.pages)) for place, page in enumerate(pages.pages)], title)
+    numbered = [_numbered(page, place, len(pages.pages)) for place, page in enumerate(pages.pages)]
+    return _pdf_file(numbered, title, pages.bookmarks)
 
 
 def _pdf_text(pages: PdfPages, block: Block) -> None:
@@ -215,6 +230,8 @@ def _pdf_text(pages: PdfPages, block: Block) -> None:
     heading = block.kind.startswith("h")
     pages.room(room + (60 if heading else 0))
     pages.down(room - size if heading else 4)
+    if heading:
+        pages.bookmark(block.text, int(block.kind[1]))
     for place, line in enumerate(_wrapped(block.text, size, _WIDTH - 2 * _MARGIN - indent)):
         pages.room(size * 1.4)
         pages.down(size * 1.4)
@@ -245,11 +262,40 @@ def _numbered(page: list[str], place: int, count: int) -> bytes:
     return "\n".join([*page, number]).encode("cp1252")
 
 
-def _pdf_file(pages: list[bytes], title: str) -> bytes:
+def _outline(bookmarks: list[Bookmark], first: int) -> Iterator[bytes]:
+    """The bookmarks as a tree by level; its root becomes object `first`, and they the objects after it."""
+    above: list[int] = []
+    parents: list[int] = []
+    for number, bookmark in enumerate(bookmarks):
+        above = [n for n in above if bookmarks[n].level < bookmark.level]
+        parents.append(above[-1] if above else -1)
+        above.append(number)
+    children = {n: [c for c, parent in enumerate(parents) if parent == n] for n in range(-1, len(bookmarks))}
+
+    def link(name: str, numbers: list[int]) -> str:
+        return f"/{name} {first + 1 + numbers[0]} 0 R " if numbers else ""
+
+    def family(number: int) -> str:
+        below = children[number]
+        return f"{link('First', below[:1])}{link('Last', below[-1:])}" + (f"/Count {len(below)}" if below else "")
+
+    yield f"<< /Type /Outlines {family(-1)} >>".encode()
+    for number, bookmark in enumerate(bookmarks):
+        siblings = children[parents[number]]
+        place = siblings.index(number)
+        beside = link("Prev", siblings[max(0, place - 1) : place]) + link("Next", siblings[place + 1 : place + 2])
+        goal = f"/Dest [{6 + 2 * bookmark.page} 0 R /XYZ {_MARGIN} {bookmark.y:.0f} 0]"
+        parent = first + 1 + parents[number]
+        text = f"<< /Title ({bookmark.title}) /Parent {parent} 0 R {beside}{family(number)} {goal} >>"
+        yield text.encode("cp1252")
+
+
+def _pdf_file(pages: list[bytes], title: str, bookmarks: list[Bookmark]) -> bytes:
+    outline = 6 + 2 * len(pages)
     kids = " ".join(f"{6 + 2 * place} 0 R" for place in range(len(pages)))
     font = "/Type /Font /Subtype /Type1 /Encoding /WinAnsiEncoding /BaseFont"
     objects: list[bytes] = [
-        b"<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Catalog /Pages 2 0 R /Outlines {outline} 0 R >>".encode(),
         f"<< /Type /Pages /Count {len(pages)} /Kids [{kids}] >>".encode(),
         f"<< {font} /Helvetica >>".encode(),
         f"<< {font} /Helvetica-Bold >>".encode(),
@@ -262,6 +308,7 @@ def _pdf_file(pages: list[bytes], title: str) -> bytes:
             "/Resources << /Font << /F1 3 0 R /F2 4 0 R >> >> >>".encode()
         )
         objects.append(f"<< /Length {len(packed)} /Filter /FlateDecode >>\nstream\n".encode() + packed + b"\nendstream")
+    objects += _outline(bookmarks, outline)
     out = bytearray(b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n")
     places: list[int] = []
     for number, content in enumerate(objects, start=1):
@@ -316,6 +363,8 @@ def _slide_table(slide: Any, rows: tuple[tuple[str, ...], ...]) -> None:
     for row, cells in enumerate(rows):
         for column, cell in enumerate(cells):
             table.cell(row, column).text = cell
+    body = slide.placeholders[1]
+    body.left, body.top, body.width, body.height = Inches(0.6), Inches(2 + 0.4 * len(rows)), Inches(8.8), Inches(2.4)
 
 
 WRITERS = {"employee-handbook": docx, "desk-sylt-datasheet": pdf, "quarterly-report-2026-q2": pptx}

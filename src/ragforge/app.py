@@ -128,7 +128,13 @@ class Ragforge:
         try:
             return self.project(slug)
         except NotFound:
-            return self.create_project(slug)
+            name, slug = slug, slug_of(slug)
+        try:
+            return self.create_project(name)
+        except UserError:  # perhaps another was quicker
+            if any(project.slug == slug for project in self.projects()):
+                return self.project(slug)
+            raise
 
     # -- files
 
@@ -159,8 +165,9 @@ class Ragforge:
     ) -> Iterator[FileResult | Progress]:
         """Like `add`, told file by file: each result is sent when it is durable."""
         cancel = cancel or Cancel()
-        events = self._ingest.add(self._scope, self._ensure_project(project).slug, paths, labels, cancel, retry=retry)
-        yield from self._at_work("add", project, {"paths": [os.fspath(path) for path in paths]}, events, cancel)
+        slug = self._ensure_project(project).slug
+        events = self._ingest.add(self._scope, slug, paths, labels, cancel, retry=retry)
+        yield from self._at_work("add", slug, {"paths": [os.fspath(path) for path in paths]}, events, cancel)
 
     def syncing(
         self,
@@ -178,7 +185,7 @@ class Ragforge:
         events = self._sync.once(
             self._scope, slug, Path(folder), labels, cancel, dry_run=dry_run, allow_empty=allow_empty
         )
-        yield from self._at_work("sync", project, {"folder": os.fspath(folder)}, events, cancel)
+        yield from self._at_work("sync", slug, {"folder": os.fspath(folder)}, events, cancel)
 
     def watching(
         self,
@@ -192,7 +199,7 @@ class Ragforge:
         cancel = cancel or Cancel()
         slug = self._ensure_project(project).slug
         events = self._sync.watch(self._scope, slug, Path(folder), labels, cancel)
-        yield from self._at_work("watch", project, {"folder": os.fspath(folder)}, events, cancel)
+        yield from self._at_work("watch", slug, {"folder": os.fspath(folder)}, events, cancel)
 
     def documents(self, *, project: str = "default", status: Status | None = None) -> list[Document]:
         with self._parts.catalog.read() as c:
@@ -281,8 +288,13 @@ class Ragforge:
 
     def check(self, *, project: str | None = None, repair: bool = False) -> list[Finding]:
         """Compare the catalog with everything derived from it; first clear what a killed process left."""
-        self._parts.in_flight.recover(self._recover)
-        return list(self._reconcile.check(self._scope, project, repair=repair))
+        in_flight, reconcile = self._parts.in_flight, self._reconcile
+        if in_flight.recover(self._recover):
+            reconcile.sweep_vectors(self._scope)
+        self._parts.catalog.flush()
+        with in_flight.alone() as alone:
+            stray = reconcile.stray(self._scope, alone=alone, repair=repair)
+        return [*reconcile.check(self._scope, project, repair=repair), stray]
 
     def doctor(self) -> list[Finding]:
         """What works here, what is missing and how to get it."""
@@ -354,13 +366,15 @@ class Ragforge:
     ) -> Iterator[Event]:
         """Run long work as a job, counted as in flight; the state file is current when it ends."""
         project = self.project(slug)
-        with self._parts.in_flight.working(self._recover):
+        with self._parts.in_flight.working(self._recover) as recovered:
             try:
                 yield from JobRunner(self._parts.catalog).run(self._scope, project.id, kind, payload, events, cancel)
             finally:
                 self._reconcile.write_state(self._scope, project.slug)
                 with self._parts.catalog.write() as c:
                     c.changes.prune(self._scope, project.id)
+            if recovered:
+                self._reconcile.sweep_vectors(self._scope)
 
 
 def slug_of(name: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -15,27 +16,14 @@ from ragforge.adapters.locks import FileLock
 from ragforge.domain.library import Project
 from ragforge.domain.models import ModelState, PulledModel
 from ragforge.domain.strategy import Strategy
-from ragforge.errors import NotFound, UserError
+from ragforge.errors import CorruptStore, NotFound, UserError
 from ragforge.operate.inflight import InFlight
 from ragforge.ports import Catalog, Embedder, Parsers
-from ragforge.settings import FILE_NAME, Settings
+from ragforge.settings import FILE_NAME, Settings, template
 
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class ApiKey:
-    """A provider's key that never shows itself."""
-
-    _value: str
-
-    def get_secret_value(self) -> str:
-        return self._value
-
-    def __repr__(self) -> str:
-        return "ApiKey(…)"
 
 
 class Parts:
@@ -46,6 +34,7 @@ class Parts:
         self.workspace = settings.workspace
         self._embedders: dict[str, Embedder] = dict(embedders or {})
         self._embedders_lock = Lock()
+        self._exits = ExitStack()
 
     # -- truth
 
@@ -56,6 +45,7 @@ class Parts:
         store = self.settings.store
         if store.database_url:
             return SqlCatalog.connect(store.database_url, utc_now)
+        _require_catalog(self.workspace)
         return SqlCatalog.open(self.workspace / "catalog.db", utc_now, store.busy_seconds)
 
     @cached_property
@@ -99,18 +89,20 @@ class Parts:
 
             return WordLlama()
         if ":" in name:
-            from ragforge.adapters.embedders.provider import ProviderEmbedder
+            from ragforge.adapters.embedders.provider import Patience, ProviderEmbedder
 
-            return ProviderEmbedder(name, key=self._key(name), base_url=embed.base_url or None)
+            patience = Patience(request_seconds=embed.timeout_seconds)
+            embedder = ProviderEmbedder(name, key=self._key(name), base_url=embed.base_url or None, patience=patience)
+            self._exits.callback(embedder.close)
+            return embedder
         raise UserError(
             f"no embedder called {name!r}",
             hint="use minilm, wordllama, or provider:model such as openai:text-embedding-3-small",
         )
 
-    def _key(self, name: str) -> ApiKey | None:
+    def _key(self, name: str) -> str | None:
         variable = self.settings.embed.api_key_env or f"{name.split(':')[0].upper()}_API_KEY"
-        value = self.settings.secrets.get(variable)
-        return ApiKey(value) if value else None
+        return self.settings.secrets.get(variable)
 
     def embedder_of(self, project: Project) -> Embedder:
         """A project's embedder; refused if it would now give other vectors than those stored."""
@@ -154,6 +146,7 @@ class Parts:
         for part in ("parsers", "catalog"):
             if part in self.__dict__:
                 self.__dict__[part].close()
+        self._exits.close()
 
 
 def make_workspace(folder: Path, *, create: bool) -> bool:
@@ -162,13 +155,16 @@ def make_workspace(folder: Path, *, create: bool) -> bool:
         return False
     if not create:
         raise NotFound(f"no workspace at {folder}", hint="ragforge init makes one")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or {p.name for p in folder.iterdir()} - {FILE_NAME}):
         raise UserError(f"{folder} is not empty and no workspace", hint="choose another folder with --workspace")
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (folder / FILE_NAME).open("x", encoding="utf-8") as file:
+            file.write(template())
         for name in ("uploads", "projects", "inflight"):
             (folder / name).mkdir(exist_ok=True)
-        (folder / FILE_NAME).write_text(_TOML, encoding="utf-8")
+    except FileExistsError:  # another was quicker
+        return False
     except OSError as problem:
         raise UserError(
             f"cannot make {folder}: {os.strerror(problem.errno or 0)}", hint="choose another folder with --workspace"
@@ -176,12 +172,12 @@ def make_workspace(folder: Path, *, create: bool) -> bool:
     return True
 
 
-_TOML = """\
-# Settings of this workspace. `ragforge config show` lists all of them and where each value comes from.
-
-# [embed]
-# model = "minilm"
-
-# [limits]
-# file_bytes = "100MB"
-"""
+def _require_catalog(workspace: Path) -> None:
+    """A catalog that was lost must not be taken for a new one: the stored files would look like nobody's."""
+    path = workspace / "catalog.db"
+    lost = not path.exists() or path.stat().st_size == 0
+    if lost and next((workspace / "uploads").glob("*/*/*"), None) is not None:
+        raise CorruptStore(
+            f"{path} is gone or empty, but files are stored beside it",
+            hint="restore a backup from the workspace's backups/ folder, or choose another --workspace",
+        )

@@ -21,6 +21,8 @@ A file that cannot be parsed is no error: it is a `ParseFailure`, kept and shown
 
 from __future__ import annotations
 
+import errno
+
 
 class RagforgeError(Exception):
     """Base of all; `hint` tells a person what to do next."""
@@ -110,3 +112,11 @@ class DiskFull(StoreError):
 
 class CorruptStore(StoreError):
     """The catalog's file is damaged."""
+
+
+def cannot_write(where: object, problem: OSError) -> StoreError:
+    """What the file system refused, as a sentence with the next step."""
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull("the disk is full; nothing was lost", hint="free some space and run the command again")
+    refusal = f"cannot write {where}: {problem.strerror}"
+    return StoreError(refusal, hint="check the folder's permissions, or choose another --workspace")

@@ -79,7 +79,7 @@ class Reader:
 
 def version(number: int) -> str:
     """A text of several chunks, each of which tells the version."""
-    return f"# Title\n\n" + "\n\n".join(
+    return "# Title\n\n" + "\n\n".join(
         f"Part {part} of marker{number:06} " + "and words follow " * 12 + "." for part in range(6)
     )
 

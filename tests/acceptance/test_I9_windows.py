@@ -12,7 +12,7 @@ from tests.forge import open_forge, prose
 
 
 def windows(folder: Path, strategy: Strategy) -> tuple[str, list[Chunk]]:
-    text = "\n".join(prose(number, 40) for number in range(6))
+    text = "\n".join(prose(number, 40) for number in range(20))
     (folder / "book.md").write_text(text)
     with open_forge(folder / "workspace") as forge:
         forge.create_project("q", strategy=strategy, embedder="hashing")

@@ -9,7 +9,6 @@ import gc
 import resource
 import secrets
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -194,7 +193,3 @@ def test_nobody_is_called(run: Run) -> None:
 
 def test_our_own_memory_stays_small(run: Run) -> None:
     assert run.growth < 50_000_000
-
-
-def test_no_parser_library_is_loaded_here(run: Run) -> None:
-    assert not {"pypdfium2", "pypdf", "lxml", "markitdown", "mammoth", "pptx", "openpyxl", "yaml"} & set(sys.modules)

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from ragforge.errors import StoreError
+from ragforge.errors import cannot_write
 
 if sys.platform == "win32":
     import msvcrt
@@ -32,20 +32,16 @@ class FileLock:
         try:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
         except OSError as problem:
-            raise self._refused(problem) from problem
+            raise cannot_write(self._path, problem) from problem
         try:
             _lock(fd, shared=shared, blocking=blocking)
         except OSError as problem:
             os.close(fd)
             if blocking:
-                raise self._refused(problem) from problem
+                raise cannot_write(self._path, problem) from problem
             return False
         self._fd = fd
         return True
-
-    def _refused(self, problem: OSError) -> StoreError:
-        where = f"cannot write {self._path}: {problem.strerror}"
-        return StoreError(where, hint="check the folder's permissions, or choose another --workspace")
 
     def release(self) -> None:
         if self._fd is not None:

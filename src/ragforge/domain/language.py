@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection
 
-_SAMPLE = 1_500
+_SAMPLE = 800
 
 _SCRIPTS = [
     ("ja", re.compile("[\u3040-\u30ff]")),

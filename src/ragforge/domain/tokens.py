@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # commands that touch no vector need not load NumPy
+    import numpy as np
+    import numpy.typing as npt
 
-Vector = npt.NDArray[np.float32]
-Matrix = npt.NDArray[np.float32]
-Ints = npt.NDArray[np.int32]
+Vector: TypeAlias = "npt.NDArray[np.float32]"
+Matrix: TypeAlias = "npt.NDArray[np.float32]"
+Ints: TypeAlias = "npt.NDArray[np.int32]"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,12 +26,12 @@ class Tokens:
 
     def count(self, start: int, end: int) -> int:
         """How many tokens begin in `text[start:end]`."""
-        low, high = np.searchsorted(self.starts, (start, end))
+        low, high = self.starts.searchsorted((start, end))
         return int(high - low)
 
     def between(self, start: int, end: int) -> Ints:
         """The ids of the tokens that begin in `text[start:end]`."""
-        low, high = np.searchsorted(self.starts, (start, end))
+        low, high = self.starts.searchsorted((start, end))
         return self.ids[low:high]
 
 

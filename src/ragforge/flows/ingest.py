@@ -33,7 +33,7 @@ from ragforge.domain.library import (
     Status,
 )
 from ragforge.domain.tokens import Matrix, Passage
-from ragforge.errors import Outdated
+from ragforge.errors import Outdated, cannot_write
 from ragforge.failpoints import failpoint
 from ragforge.ingest.accept import Accepted, accept
 from ragforge.ingest.embed import embed_missing, passages
@@ -124,18 +124,21 @@ class Ingest:
             else:
                 changed.append(file)
         yield run.progress("reading")
-        for item in run.read_ahead(changed):
-            yield from run.take(item)
-        yield from run.flush()
+        try:
+            for item in run.read_ahead(changed):
+                yield from run.take(item)
+            yield from run.flush()
+        finally:
+            run.forget_batch()
 
     # -- the steps of one file
 
-    def read(self, scope: Scope, project: Project, found: Found, cancel: Cancel, *, known_path: bool) -> Read:
+    def read(self, scope: Scope, project: Project, found: Found, cancel: Cancel, *, retry: bool) -> Read:
         """Accept and parse. Raises OSError if the file cannot be opened."""
         accepted = accept(found, scope.owner, self.blobs, self.quota.file_bytes)
         if accepted.failure is not None:
             return Read(found.path, accepted, accepted.failure)
-        if known_path:  # touched, perhaps not changed
+        if not retry:  # touched but not changed, or a copy of another file
             with self.catalog.read() as c:
                 if c.documents.versions_with(scope, project.id, [accepted.source.sha256]):
                     return Read(found.path, accepted, None)
@@ -215,10 +218,10 @@ class _Run:
     def known(self, files: Sequence[Found]) -> Iterator[tuple[Found, bool]]:
         """Each file, and whether it is as it was when it was last read."""
         with self._ingest.catalog.read() as c:
-            sources = c.documents.sources(self._scope, self._project.id, [f.path for f in files])
+            sources = c.documents.sources(self._scope, self._project.id, [f.key for f in files])
         self._known_paths = set(sources)
         for file in files:
-            source, status = sources.get(file.path, (None, Status.READY))
+            source, status = sources.get(file.key, (None, Status.READY))
             same = source is not None and (source.size, source.mtime_ns) == (file.size, file.mtime_ns)
             yield file, same and not (self._retry and status is not Status.READY)
 
@@ -244,22 +247,16 @@ class _Run:
         if (over := self._over_quota(file)) is not None:
             return _failed(file.path, over)
         try:
-            read = self._ingest.read(
-                self._scope,
-                self._project,
-                file,
-                self._cancel,
-                known_path=file.path in self._known_paths and not self._retry,
-            )
+            read = self._ingest.read(self._scope, self._project, file, self._cancel, retry=self._retry)
         except OSError as problem:
             if problem.errno == errno.ENOSPC:
-                raise
+                raise cannot_write(self._ingest.workspace, problem) from problem
             return _failed(file.path, why_unreadable(problem))
         return self._ingest.prepare(read, self._project, self._embedder, self._labels)
 
     def _over_quota(self, file: Found) -> ParseFailure | None:
         quota = self._ingest.quota
-        if file.path in self._known_paths:
+        if file.key in self._known_paths:
             return None
         self._files += 1
         self._bytes += file.size if file.size <= quota.file_bytes else 0
@@ -284,6 +281,10 @@ class _Run:
                 item = future.result()
                 if isinstance(item, Prepared):
                     self._drop([item.publication.blob])
+
+    def forget_batch(self) -> None:
+        """The same for files that waited to be published."""
+        self._drop([prepared.publication.blob for prepared in self._batch])
 
     # -- publishing
 
@@ -333,15 +334,19 @@ class _Run:
         wanted = {text_hash: passage for prepared in batch for text_hash, passage in prepared.passages.items()}
         unsaved: list[tuple[list[bytes], Matrix]] = []
         saved = time.monotonic()
-        for vectors in embed_missing(ingest.catalog, scope, project.id, self._embedder, wanted, _EMBED, self._cancel):
-            unsaved.append(vectors)
-            self._embedded += len(vectors[0])
-            yield self.progress("embedding")
-            if time.monotonic() - saved > _SAVE_SECONDS:  # so that a kill loses little of a slow model's work
-                with ingest.catalog.write() as c:
-                    for hashes, matrix in unsaved:
-                        c.embeddings.put(scope, project.id, card, hashes, matrix)
-                unsaved, saved = [], time.monotonic()
+        try:
+            for vectors in embed_missing(
+                ingest.catalog, scope, project.id, self._embedder, wanted, _EMBED, self._cancel
+            ):
+                unsaved.append(vectors)
+                self._embedded += len(vectors[0])
+                yield self.progress("embedding")
+                if time.monotonic() - saved > _SAVE_SECONDS:  # so that a kill loses little of a slow model's work
+                    self._save(unsaved)
+                    unsaved, saved = [], time.monotonic()
+        except BaseException:
+            self._save(unsaved)  # perhaps paid for: the next run need not embed them again
+            raise
         ingest.blobs.sync()
         failpoint("ingest.embedded")
         with ingest.catalog.write() as c:
@@ -349,6 +354,13 @@ class _Run:
                 c.embeddings.put(scope, project.id, card, hashes, matrix)
             failpoint("ingest.publishing")
             return c.documents.publish(scope, project.id, project.generation, [item.publication for item in batch])
+
+    def _save(self, batches: Sequence[tuple[list[bytes], Matrix]]) -> None:
+        if not batches:
+            return
+        with self._ingest.catalog.write() as c:
+            for hashes, matrix in batches:
+                c.embeddings.put(self._scope, self._project.id, self._embedder.card, hashes, matrix)
 
     def _again(self, prepared: Prepared) -> Prepared:
         """The project changed while the file waited: read and split it by the new rules."""

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from ragforge.domain.access import Scope
 from ragforge.domain.library import Finding, Project, Status
-from ragforge.flows.reindex import sweep_retired
 from ragforge.ingest.state_file import project_state, write_if_changed
 from ragforge.ports import BlobStore, Catalog
+
+_SWEEP = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,16 @@ class Reconcile:
     # -- state files
 
     def write_state(self, scope: Scope, slug: str) -> bool:
-        """Write a project's `project_state.json` if it is not current."""
+        """Write a project's `project_state.json` until it is current: others may be writing an older one."""
+        written = False
+        while write_if_changed(self._state_path(slug), self._state_content(scope, slug)):
+            written = True
+        return written
+
+    def _state_content(self, scope: Scope, slug: str) -> str:
         with self.catalog.read() as c:
             project = c.projects.get(scope, slug)
-            content = project_state(c.documents.all(scope, project.id), c.projects.org_context(scope, project.id))
-        return write_if_changed(self._state_path(slug), content)
+            return project_state(c.documents.all(scope, project.id), c.projects.org_context(scope, project.id))
 
     def forget_state(self, slug: str) -> None:
         """A project is gone or renamed: so is its folder of derived files."""
@@ -43,7 +49,10 @@ class Reconcile:
     # -- after a kill
 
     def recover(self, scope: Scope) -> None:
-        """Clear what a killed process left. Only while nobody is at work: unpublished bytes look just like it."""
+        """Clear what a killed process left. Only while nobody is at work: unpublished bytes look just like it.
+
+        Vectors stay: the next try need not embed them again. `sweep_vectors` follows when it is done.
+        """
         self.remove_stray_blobs(scope)
         with self.catalog.write() as c:
             c.jobs.reap(scope)
@@ -51,6 +60,12 @@ class Reconcile:
         for project in projects:
             sweep_retired(self.catalog, scope, project.id)
             self.write_state(scope, project.slug)
+
+    def sweep_vectors(self, scope: Scope) -> None:
+        """Vectors that work which failed left for its next try, and that nobody uses now."""
+        with self.catalog.write() as c:
+            for project in c.projects.all(scope):
+                c.embeddings.sweep(scope, project.id)
 
     def stray_blobs(self, scope: Scope) -> list[str]:
         """Stored bytes that no version needs."""
@@ -69,7 +84,6 @@ class Reconcile:
     def check(self, scope: Scope, slug: str | None, *, repair: bool) -> Iterator[Finding]:
         """Everything that could differ, each with what was found."""
         yield from self._catalog_findings(scope, repair)
-        yield self._stray(scope, repair)
         with self.catalog.read() as c:
             projects = c.projects.all(scope) if slug is None else [c.projects.get(scope, slug)]
         for project in projects:
@@ -83,19 +97,23 @@ class Reconcile:
             with self.catalog.read() as c:
                 projects = c.projects.all(scope)
             for project in projects:
-                sweep_retired(self.catalog, scope, project.id)
+                sweep(self.catalog, scope, project.id)
             after = {finding.subject: finding.ok for finding in self.catalog.inspect()}
             findings = [replace(f, repaired=not f.ok and after.get(f.subject, False)) for f in findings]
         yield from findings
 
-    def _stray(self, scope: Scope, repair: bool) -> Finding:
+    def stray(self, scope: Scope, *, alone: bool, repair: bool) -> Finding:
+        """Stored bytes that no version needs. Those of a file that is being added look the same."""
+        if not alone:
+            return Finding("stored files nobody needs", True, "not looked for while files are being added")
         stray = self.remove_stray_blobs(scope) if repair else len(self.stray_blobs(scope))
         hint = "ragforge check --repair removes them"
         return Finding("stored files nobody needs", stray == 0, str(stray), hint, repaired=repair and stray > 0)
 
     def _bytes(self, scope: Scope, project: Project) -> Finding:
         """Every stored file is there and still hashes to what it was."""
-        bad = []
+        bad: list[str] = []
+        missing: dict[str, str] = {}
         with self.catalog.read() as c:
             for document, sha256, blob in c.documents.stored(scope, project.id):
                 try:
@@ -103,7 +121,9 @@ class Reconcile:
                         if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
                             bad.append(f"{document} (changed)")
                 except FileNotFoundError:
-                    bad.append(f"{document} (missing)")
+                    missing[blob] = f"{document} (missing)"
+        with self.catalog.read() as c:  # what was replaced or removed meanwhile is not missed
+            bad += [missing[blob] for _, _, blob in c.documents.stored(scope, project.id) if blob in missing]
         return _finding(f"{project.slug}: stored files", bad, "add these files again from their folder")
 
     def _chunks(self, scope: Scope, project: Project) -> Finding:
@@ -117,8 +137,7 @@ class Reconcile:
         return _finding(f"{project.slug}: chunk checksums", bad, "ragforge reindex splits the files anew")
 
     def _state(self, scope: Scope, project: Project, repair: bool) -> Finding:
-        with self.catalog.read() as c:
-            content = project_state(c.documents.all(scope, project.id), c.projects.org_context(scope, project.id))
+        content = self._state_content(scope, project.slug)
         path = self._state_path(project.slug)
         current = path.exists() and path.read_text(encoding="utf-8") == content
         repaired = repair and not current and self.write_state(scope, project.slug)
@@ -130,3 +149,18 @@ class Reconcile:
 def _finding(subject: str, bad: list[str], hint: str) -> Finding:
     shown = ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
     return Finding(subject, not bad, shown or "all as they should be", hint)
+
+
+def sweep(catalog: Catalog, scope: Scope, project: str) -> None:
+    """Clear rows of retired generations, then vectors nobody uses."""
+    sweep_retired(catalog, scope, project)
+    with catalog.write() as c:
+        c.embeddings.sweep(scope, project)
+
+
+def sweep_retired(catalog: Catalog, scope: Scope, project: str) -> None:
+    """Clear rows of retired generations a little at a time."""
+    while True:
+        with catalog.write() as c:
+            if c.projects.sweep(scope, project, _SWEEP) < _SWEEP:
+                return

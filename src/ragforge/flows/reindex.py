@@ -18,12 +18,12 @@ from ragforge.domain.library import Generation, Progress, Project, StoredText
 from ragforge.domain.strategy import Strategy
 from ragforge.domain.tokens import Passage
 from ragforge.failpoints import failpoint
+from ragforge.flows.reconcile import sweep
 from ragforge.ingest.embed import passages
 from ragforge.ingest.split import split
 from ragforge.ports import Catalog, Embedder
 
 _FILES = 20
-_SWEEP = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class Reindex:
         began = time.monotonic()
         chunker = strategy.fingerprint(embedder.tokenizer.fingerprint)
         if (chunker, embedder.card.fingerprint) == (project.chunker, project.embedder_fingerprint):
+            self._abandon(scope, project)
             return
         with self.catalog.write() as c:
             total = len(c.documents.all(scope, project.id))
@@ -59,8 +60,16 @@ class Reindex:
                 continue
             if self._swap(scope, project, target):
                 break
-        self._sweep(scope, project)
+        sweep(self.catalog, scope, project.id)
         yield Progress("done", total, total, 0, embedded, time.monotonic() - began)
+
+    def _abandon(self, scope: Scope, project: Project) -> None:
+        """What is wanted is live: what was begun of another splitter or model is not needed."""
+        with self.catalog.write() as c:
+            if c.projects.building(scope, project.id) is None:
+                return
+            c.projects.abandon(scope, project.id)
+        sweep(self.catalog, scope, project.id)
 
     def _split(
         self, scope: Scope, project: Project, target: Generation, texts: list[StoredText], embedder: Embedder
@@ -96,17 +105,3 @@ class Reindex:
             c.projects.swap(scope, project.id)
         failpoint("reindex.swapped")
         return True
-
-    def _sweep(self, scope: Scope, project: Project) -> None:
-        sweep_retired(self.catalog, scope, project.id)
-
-
-def sweep_retired(catalog: Catalog, scope: Scope, project: str) -> int:
-    """Clear rows of retired generations a little at a time, then vectors nobody uses."""
-    swept = 0
-    while True:
-        with catalog.write() as c:
-            count = c.projects.sweep(scope, project, _SWEEP)
-            swept += count
-            if count < _SWEEP:
-                return swept + c.embeddings.sweep(scope, project)

@@ -12,7 +12,7 @@ from ragforge.domain.cancel import Cancel
 from ragforge.domain.library import FileResult, Labels, Outcome, Progress
 from ragforge.errors import NotFound, UserError
 from ragforge.flows.ingest import Ingest
-from ragforge.ingest.walk import Found, Unreadable, find_files
+from ragforge.ingest.walk import Found, Unreadable, find_files, key_of
 
 _BATCH = 200
 _POLL_MILLISECONDS = 500
@@ -52,12 +52,18 @@ class Sync:
         """Mirror now, and again whenever something in the folder changes, until cancelled."""
         from watchfiles import watch
 
+        if not folder.is_dir():
+            raise NotFound(f"no folder {folder}", hint="check the path")
+        changes = watch(folder, rust_timeout=_POLL_MILLISECONDS, yield_on_timeout=True, raise_interrupt=False)
+        began = os.stat(folder)
+        next(changes)  # watch before the first look, so that nothing falls between the two
         yield from self.once(scope, slug, folder, labels, cancel)
         yield Progress("watching", 0, None)
-        changes = watch(folder, rust_timeout=_POLL_MILLISECONDS, yield_on_timeout=True, raise_interrupt=False)
         for changed in changes:
             if cancel.is_set:
                 return
+            if not _is_same(folder, began):
+                raise NotFound(f"{folder} is no longer the folder it was", hint="nothing was removed; watch it again")
             if changed:
                 yield from self.once(scope, slug, folder, labels, cancel, allow_empty=True)
                 yield Progress("watching", 0, None)
@@ -65,12 +71,14 @@ class Sync:
     def _gone(self, scope: Scope, slug: str, folder: Path, *, allow_empty: bool) -> list[str]:
         """Known paths below the folder that are no longer there. What lies in an unreadable place is not gone."""
         found = list(find_files([folder], self.ingest.workspace))
-        present = {file.path for file in found if isinstance(file, Found)}
-        hidden = tuple(place.path for place in found if isinstance(place, Unreadable))
+        present = {file.key for file in found if isinstance(file, Found)}
+        hidden = tuple(key_of(place.path) for place in found if isinstance(place, Unreadable))
         with self.ingest.catalog.read() as c:
             project = c.projects.get(scope, slug)
             known = c.documents.source_keys(scope, project.id, f"{folder}{os.sep}")
-        gone = [key for key in known if key not in present and not key.startswith(hidden)]
+        gone = [
+            key for key in known if key not in present and not key.startswith(hidden) and not os.path.isfile(key)
+        ]
         if gone and not present and not allow_empty:
             raise UserError(
                 f"{folder} is empty, but {len(gone)} files of it are known",
@@ -92,3 +100,11 @@ class Sync:
             yield from (FileResult(key, Outcome.REMOVED) for key in keys)
         if gone:
             catalog.flush()
+
+
+def _is_same(folder: Path, before: os.stat_result) -> bool:
+    """False when a drive was unmounted, or another folder stands in its place."""
+    try:
+        return os.path.samestat(os.stat(folder), before)
+    except OSError:
+        return False

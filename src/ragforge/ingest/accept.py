@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import unicodedata
 from dataclasses import dataclass
 
@@ -30,11 +32,13 @@ class Accepted:
 def accept(found: Found, owner: str, blobs: BlobStore, limit: int) -> Accepted:
     """Store, hash and type one file. Raises OSError if it cannot be read."""
     name = safe_name(os.path.basename(found.path))
-    key = found.path.encode(errors="surrogateescape").decode(errors="replace")
+    key = found.key
     if found.size > limit:
         return _too_large(found, key, name, limit)
-    with open(found.path, "rb") as file:
+    with open(found.path, "rb", opener=_without_waiting) as file:
         info = os.fstat(file.fileno())
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.EINVAL, "no longer a regular file")
         try:
             blob = blobs.put(owner, file, limit)
         except TooLarge:
@@ -45,6 +49,11 @@ def accept(found: Found, owner: str, blobs: BlobStore, limit: int) -> Accepted:
     if isinstance(kind, ParseFailure):
         return Accepted(source, UNKNOWN, blob.key, kind)
     return Accepted(source, kind, blob.key)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """A file that became a pipe since it was seen would be waited for without end."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _too_large(found: Found, key: str, name: str, limit: int) -> Accepted:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
 from ragforge.domain.library import Document, Status
+from ragforge.errors import cannot_write
 
 
 def project_state(documents: Sequence[Document], org_context: str) -> str:
@@ -35,11 +37,15 @@ def write_if_changed(path: Path, content: str) -> bool:
     """Replace the file in one step. True if it was another before."""
     if path.exists() and path.read_text(encoding="utf-8") == content:
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")  # others may be writing it too
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as problem:
+        beside.unlink(missing_ok=True)
+        raise cannot_write(path, problem) from problem
     return True

@@ -21,6 +21,15 @@ class Found:
     size: int
     mtime_ns: int
 
+    @property
+    def key(self) -> str:
+        return key_of(self.path)
+
+
+def key_of(path: str) -> str:
+    """The path as text that any store can hold: bytes that are no UTF-8 are written out."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
@@ -35,27 +44,31 @@ def find_files(paths: Sequence[str | os.PathLike[str]], workspace: Path) -> Iter
     own = os.stat(workspace)
     seen = {(own.st_dev, own.st_ino)}
     for path in paths:
-        yield from _visit(os.path.abspath(Path(path).expanduser()), seen, workspace)
+        yield from _visit(os.path.abspath(os.path.expanduser(path)), seen, workspace)
 
 
 def _visit(path: str, seen: set[tuple[int, int]], workspace: Path) -> Iterator[Found | Unreadable]:
     try:
         info = os.stat(path)
-    except OSError as problem:
+    except (OSError, ValueError) as problem:
         yield Unreadable(path, why_unreadable(problem))
         return
     if Path(path).resolve().is_relative_to(workspace):
-        yield Unreadable(path, ParseFailure(Reason.UNSUPPORTED, "lies inside the workspace", "add files from elsewhere"))
+        yield Unreadable(
+            path, ParseFailure(Reason.UNSUPPORTED, "lies inside the workspace", "add files from elsewhere")
+        )
         return
     if stat.S_ISDIR(info.st_mode):
-        yield from _walk(path, info, seen)
+        yield from _walk(path, info, seen, workspace)
     elif stat.S_ISREG(info.st_mode):
         yield Found(path, info.st_size, info.st_mtime_ns)
     else:
         yield Unreadable(path, ParseFailure(Reason.UNSUPPORTED, "not a regular file (a pipe, socket or device)"))
 
 
-def _walk(top: str, info: os.stat_result, seen: set[tuple[int, int]]) -> Iterator[Found | Unreadable]:
+def _walk(
+    top: str, info: os.stat_result, seen: set[tuple[int, int]], workspace: Path
+) -> Iterator[Found | Unreadable]:
     """Folders in order of name, each real folder once, however many links lead to it."""
     waiting = [(top, info)]
     while waiting:
@@ -78,6 +91,8 @@ def _walk(top: str, info: os.stat_result, seen: set[tuple[int, int]]) -> Iterato
             except OSError as problem:
                 yield Unreadable(entry.path, why_unreadable(problem))
                 continue
+            if entry.is_symlink() and Path(entry.path).resolve().is_relative_to(workspace):
+                continue
             if stat.S_ISDIR(info.st_mode):
                 if entry.name not in _SKIPPED_FOLDERS:
                     below.append((entry.path, info))
@@ -86,7 +101,9 @@ def _walk(top: str, info: os.stat_result, seen: set[tuple[int, int]]) -> Iterato
         waiting += reversed(below)
 
 
-def why_unreadable(problem: OSError) -> ParseFailure:
+def why_unreadable(problem: OSError | ValueError) -> ParseFailure:
+    if isinstance(problem, ValueError):
+        return ParseFailure(Reason.UNREADABLE, "not a path that a file can have", "check the path")
     if isinstance(problem, FileNotFoundError):
         return ParseFailure(Reason.UNREADABLE, "no such file or folder", "check the path; a broken link looks the same")
     if isinstance(problem, PermissionError):

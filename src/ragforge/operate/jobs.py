@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from ragforge.domain.access import Scope
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.library import Job, Progress
+from ragforge.errors import StoreError
 from ragforge.ports import Catalog
 
 Event = TypeVar("Event")
@@ -23,7 +25,7 @@ _BEAT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class JobRunner:
-    """Runs work under a job: a lease that is renewed while the work sends events."""
+    """Runs work under a job: a lease that is renewed until the work ends."""
 
     catalog: Catalog
 
@@ -43,7 +45,11 @@ class JobRunner:
         assert claimed is not None
         error: str | None = "stopped before its end"
         try:
-            yield from self._beating(scope, claimed, events, cancel)
+            with _Heart(self.catalog, scope, claimed, cancel) as heart:
+                for event in events:
+                    if isinstance(event, Progress):
+                        heart.progress = event
+                    yield event
             error = None
         except Cancelled:
             error = "cancelled"
@@ -55,15 +61,42 @@ class JobRunner:
             with self.catalog.write() as c:
                 c.jobs.finish(scope, claimed, error)
 
-    def _beating(self, scope: Scope, job: Job, events: Iterator[Event], cancel: Cancel) -> Iterator[Event]:
-        beaten = time.monotonic()
-        for event in events:
-            yield event
-            if isinstance(event, Progress) and time.monotonic() - beaten > _BEAT_SECONDS:
-                beaten = time.monotonic()
-                with self.catalog.write() as c:
-                    if not c.jobs.heartbeat(scope, job, _LEASE_SECONDS, event):
-                        cancel.set()
+
+class _Heart:
+    """Beats while the work goes on, however long one step takes. Sets `cancel` when the job was taken away."""
+
+    def __init__(self, catalog: Catalog, scope: Scope, job: Job, cancel: Cancel) -> None:
+        self.progress: Progress | None = None
+        self._catalog = catalog
+        self._scope = scope
+        self._job = job
+        self._cancel = cancel
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="ragforge-job", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        told, beaten = self.progress, time.monotonic()
+        while not self._ended.wait(_BEAT_SECONDS):
+            progress = self.progress
+            if progress is told and time.monotonic() - beaten < _LEASE_SECONDS / 24:
+                continue
+            try:
+                with self._catalog.write() as c:
+                    held = c.jobs.heartbeat(self._scope, self._job, _LEASE_SECONDS, progress)
+            except StoreError:  # the work itself will meet it, or it passes
+                continue
+            told, beaten = progress, time.monotonic()
+            if not held:
+                self._cancel.set()
+                return
 
 
 def _worker_name() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -11,9 +10,10 @@ from collections import deque
 from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
+from threading import Lock
 from typing import BinaryIO
 
-from ragforge.errors import DiskFull, StoreError, TooLarge
+from ragforge.errors import StoreError, TooLarge, cannot_write
 from ragforge.ports import Clock, StoredBlob
 
 _KEY = re.compile(r"[a-z0-9]+/\d{4}-\d{2}-\d{2}/[0-9a-f]{32}")
@@ -25,27 +25,23 @@ class FolderBlobs:
         self._root = root
         self._clock = clock
         self._unsynced: deque[Path] = deque()
+        self._syncing = Lock()
 
     def put(self, owner: str, file: BinaryIO, limit: int) -> StoredBlob:
         """Copy a file's bytes, hashing them on the way. Durable after `sync`."""
         key = f"{owner}/{self._clock():%Y-%m-%d}/{secrets.token_hex(16)}"
         path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
         sha256, size = hashlib.sha256(), 0
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        fd = _create(path)
         try:
             while piece := file.read(_PIECE):
                 size += len(piece)
                 if size > limit:
                     raise TooLarge(f"more than {limit:,} bytes")
                 sha256.update(piece)
-                _write_all(fd, piece)
-        except BaseException as problem:
+                _write_all(fd, piece, path)
+        except BaseException:
             path.unlink()
-            if isinstance(problem, OSError) and problem.errno == errno.ENOSPC:
-                raise DiskFull(
-                    "the disk is full; nothing was lost", hint="free some space and run it again"
-                ) from problem
             raise
         finally:
             os.close(fd)
@@ -68,12 +64,13 @@ class FolderBlobs:
     def sync(self) -> None:
         """Make new blobs and their names durable: many at once, since the first flush carries most of the others."""
         folders: set[Path] = set()
-        while self._unsynced:
-            path = self._unsynced.popleft()
-            if _fsync(path):
-                folders |= {path.parent, path.parent.parent, self._root}
-        for folder in folders:
-            _fsync(folder)
+        with self._syncing:  # who comes second must not return before the first has flushed its blobs
+            while self._unsynced:
+                path = self._unsynced.popleft()
+                if _fsync(path):
+                    folders |= {path.parent, path.parent.parent, self._root}
+            for folder in folders:
+                _fsync(folder)
 
     def names(self) -> Iterator[str]:
         for path in self._root.glob("*/*/*"):
@@ -85,10 +82,34 @@ class FolderBlobs:
         return self._root / key
 
 
-def _write_all(fd: int, data: bytes) -> None:
+def _create(path: Path) -> int:
+    """A new file to write to. Another may remove its folder as empty just when it was made."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    while True:
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:  # the day's first file
+            _make_folder(path.parent)
+        except OSError as problem:
+            raise cannot_write(path, problem) from problem
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError:
+        return
+    except OSError as problem:
+        raise cannot_write(path, problem) from problem
+
+
+def _write_all(fd: int, data: bytes, path: Path) -> None:
     view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+    try:
+        while view:
+            view = view[os.write(fd, view) :]
+    except OSError as problem:
+        raise cannot_write(path, problem) from problem
 
 
 def _fsync(path: Path) -> bool:
@@ -101,6 +122,8 @@ def _fsync(path: Path) -> bool:
         return True
     try:
         os.fsync(fd)
+    except OSError as problem:
+        raise cannot_write(path, problem) from problem
     finally:
         os.close(fd)
     return True

@@ -90,7 +90,7 @@ class MiniLM:
 
     @cached_property
     def _loaded(self) -> _Session:
-        import onnxruntime  # type: ignore[import-untyped]
+        import onnxruntime
 
         onnxruntime.disable_telemetry_events()
         options = onnxruntime.SessionOptions()

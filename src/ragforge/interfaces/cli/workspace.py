@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from ragforge.domain.library import Finding, Progress
-from ragforge.errors import StoreError
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.output import (
     Column,
@@ -21,7 +20,7 @@ from ragforge.interfaces.cli.output import (
     print_table,
 )
 from ragforge.interfaces.cli.progress import meter
-from ragforge.settings import FILE_NAME, MB, size_text, template
+from ragforge.settings import FILE_NAME, MB, size_text
 
 CHECK_FAILED = 8
 
@@ -43,14 +42,8 @@ def init(common: Common) -> None:
     """Make a workspace, with a settings file that explains itself. Harmless where one is already."""
     with common.open(create=True) as forge:
         created, folder = forge.created, forge.workspace
-    file = folder / FILE_NAME
-    try:
-        if created or not file.exists():
-            file.write_text(template(), encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"{plain(str(file))} cannot be written: {error.strerror}", hint="check its rights") from error
     if common.json:
-        print_json({"workspace": folder, "created": created, "settings": file})
+        print_json({"workspace": folder, "created": created, "settings": folder / FILE_NAME})
     else:
         common.say(f"The workspace {plain(str(folder))} is ready. Next: ragforge add PATH")
 

@@ -1,0 +1,124 @@
+"""I15: a deleted file leaves nothing behind in any byte of the workspace, and there is proof of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.tokens import Passage
+from ragforge.testing.hashing import HashingEmbedder
+from tests.forge import faults, fill, open_forge, places_of, prose
+from tests.pdf_files import pdf
+
+CANARY = "zanzibarquokka"
+
+
+def secret(folder: Path) -> Path:
+    path = folder / "secret.md"
+    path.write_text(prose(4242, 30) + f"\nThe {CANARY} sleeps under the walnut desk all day long.\n")
+    return path
+
+
+def vectors_of(texts: list[str]) -> list[bytes]:
+    matrix = HashingEmbedder(64).embed([Passage(text) for text in texts], Cancel())
+    return [np.asarray(vector).tobytes()[64:128] for vector in matrix]
+
+
+def test_I15_text_vectors_summary_and_bytes_are_gone(swift_path: Path) -> None:
+    docs = swift_path / "docs"
+    fill(docs, 10)
+    path = secret(docs)
+    (docs / "secret.pdf").write_bytes(pdf([[(72, 700, f"Another {CANARY} on paper.")]]))
+    workspace = swift_path / "workspace"
+    with open_forge(workspace) as forge:
+        forge.add(docs, project="p")
+        summary = forge.document("secret.md", project="p").summary
+        chunks = forge.chunks("secret.md", project="p")
+        leads = [f"[Source: {' > '.join(('secret.md', *c.locator.path))}]\n{c.header}{c.text}" for c in chunks]
+        needles = [CANARY.encode(), summary[:40].encode(), *vectors_of(leads)]
+        for needle in needles:
+            assert places_of(needle, workspace), "the test looks for the right bytes"
+        removals = list(forge.removing(["secret.md", "secret.pdf"], project="p"))
+        assert all(removal.erased for removal in removals)
+        assert removals[0].chunks == removals[0].vectors == len(chunks) and removals[0].blobs == 1
+        assert removals[0].bytes_scanned > 10_000
+        for needle in needles:
+            assert places_of(needle, workspace) == []
+        assert len(forge.documents(project="p")) == 10 and faults(forge) == []
+    assert places_of(CANARY.encode(), workspace) == []
+    assert path.exists(), "the user's own file is not ours to delete"
+
+
+def test_I15_what_a_change_replaced_is_gone_too(swift_path: Path) -> None:
+    path = secret(swift_path)
+    with open_forge(swift_path / "workspace") as forge:
+        forge.add(path, project="p")
+        path.write_text(prose(5))
+        forge.add(path, project="p")
+        list(forge.removing(["secret.md"], project="p"))
+        assert places_of(CANARY.encode(), swift_path / "workspace") == []
+
+
+def test_I15_words_that_others_share_do_not_spoil_the_proof(swift_path: Path) -> None:
+    docs = swift_path / "docs"
+    fill(docs, 3)
+    (docs / "twin.md").write_text((docs / "file0001.md").read_text() + "\nOne more sentence at the end of it.\n")
+    with open_forge(swift_path / "workspace") as forge:
+        forge.add(docs, project="p")
+        kept = forge.chunks("file0001.md", project="p")
+        (removal,) = forge.removing(["twin.md"], project="p")
+        assert removal.erased
+        assert forge.chunks("file0001.md", project="p") == kept and faults(forge) == []
+
+
+def test_I15_a_whole_project_leaves_no_trace(swift_path: Path) -> None:
+    secret(swift_path)
+    with open_forge(swift_path / "workspace") as forge:
+        forge.add(swift_path / "secret.md", project="p")
+        assert all(removal.erased for removal in forge.remove_project("p"))
+        assert places_of(CANARY.encode(), swift_path / "workspace") == []
+        assert not (swift_path / "workspace" / "projects" / "p").exists()
+
+
+def test_I15_pending_while_another_process_reads_and_finished_by_check(swift_path: Path) -> None:
+    path = secret(swift_path)
+    workspace = swift_path / "workspace"
+    with open_forge(workspace) as forge:
+        forge.add(path, project="p")
+    ready, go = os.pipe(), os.pipe()
+    child = os.fork()
+    if not child:  # holds a read transaction until told to end
+        try:
+            with open_forge(workspace) as forge, forge._parts.catalog.read() as c:
+                c.projects.get(forge._scope, "p")
+                os.write(ready[1], b"r")
+                os.read(go[0], 1)
+        finally:
+            os._exit(0)
+    os.read(ready[0], 1)
+    with open_forge(workspace, store__busy_seconds=0.2) as forge:
+        (removal,) = forge.removing(["secret.md"], project="p")
+        assert not removal.erased and removal.pending and not removal.remains
+        assert set(removal.pending) <= {"catalog.db", "catalog.db-wal"}
+        assert forge.documents(project="p") == [], "it cannot be found all the same"
+        os.write(go[1], b"g")
+        os.waitpid(child, 0)
+        forge.check()
+        assert places_of(CANARY.encode(), workspace) == []
+    for end in (*ready, *go):
+        os.close(end)
+
+
+def test_I15_removing_many_is_quick(swift_path: Path) -> None:
+    fill(swift_path / "docs", 60, 3)
+    with open_forge(swift_path / "workspace") as forge:
+        forge.add(swift_path / "docs", project="p")
+        began = time.monotonic()
+        removals = list(forge.removing([d.id for d in forge.documents(project="p")], project="p"))
+        assert len(removals) == 60 and all(removal.erased for removal in removals)
+        assert time.monotonic() - began < 10
+        assert list((swift_path / "workspace" / "uploads").rglob("*")) == []
