@@ -29,11 +29,6 @@ class Tokens:
         low, high = self.starts.searchsorted((start, end))
         return int(high - low)
 
-    def between(self, start: int, end: int) -> Ints:
-        """The ids of the tokens that begin in `text[start:end]`."""
-        low, high = self.starts.searchsorted((start, end))
-        return self.ids[low:high]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Passage:

@@ -133,12 +133,13 @@ class Ingest:
 
     # -- the steps of one file
 
-    def read(self, scope: Scope, project: Project, found: Found, cancel: Cancel, *, retry: bool) -> Read:
+    def read(self, scope: Scope, project: Project, found: Found, cancel: Cancel, *, known: bool, retry: bool) -> Read:
         """Accept and parse. Raises OSError if the file cannot be opened."""
         accepted = accept(found, scope.owner, self.blobs, self.quota.file_bytes)
         if accepted.failure is not None:
             return Read(found.path, accepted, accepted.failure)
-        if not retry:  # touched but not changed, or a copy of another file
+        costly = known or registry.PARSERS[accepted.type.parser].jailed
+        if costly and not retry:  # perhaps touched but not changed, or a copy of another file
             with self.catalog.read() as c:
                 if c.documents.versions_with(scope, project.id, [accepted.source.sha256]):
                     return Read(found.path, accepted, None)
@@ -247,7 +248,8 @@ class _Run:
         if (over := self._over_quota(file)) is not None:
             return _failed(file.path, over)
         try:
-            read = self._ingest.read(self._scope, self._project, file, self._cancel, retry=self._retry)
+            known = file.key in self._known_paths
+            read = self._ingest.read(self._scope, self._project, file, self._cancel, known=known, retry=self._retry)
         except OSError as problem:
             if problem.errno == errno.ENOSPC:
                 raise cannot_write(self._ingest.workspace, problem) from problem

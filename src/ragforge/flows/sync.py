@@ -76,9 +76,7 @@ class Sync:
         with self.ingest.catalog.read() as c:
             project = c.projects.get(scope, slug)
             known = c.documents.source_keys(scope, project.id, f"{folder}{os.sep}")
-        gone = [
-            key for key in known if key not in present and not key.startswith(hidden) and not os.path.isfile(key)
-        ]
+        gone = [key for key in known if key not in present and not key.startswith(hidden) and not os.path.isfile(key)]
         if gone and not present and not allow_empty:
             raise UserError(
                 f"{folder} is empty, but {len(gone)} files of it are known",

@@ -21,12 +21,12 @@ def passages(
     leads = [lead(name, leaf) for leaf in split.leaves]
     distinct = list(dict.fromkeys(leads))
     ids: dict[str, Ints] = {text: t.ids for text, t in zip(distinct, tokenizer.encode(distinct), strict=True)}
+    first = tokens.starts.searchsorted([leaf.start for leaf in split.leaves])
+    last = tokens.starts.searchsorted([leaf.end for leaf in split.leaves])
     found: list[tuple[bytes, Passage]] = []
-    for before, leaf in zip(leads, split.leaves, strict=True):
+    for before, leaf, low, high in zip(leads, split.leaves, first, last, strict=True):
         text = before + parsed.text[leaf.start : leaf.end]
-        found.append(
-            (text_hash(text), Passage(text, np.concatenate((ids[before], tokens.between(leaf.start, leaf.end)))))
-        )
+        found.append((text_hash(text), Passage(text, np.concatenate((ids[before], tokens.ids[low:high])))))
     return found
 
 

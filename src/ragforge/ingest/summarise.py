@@ -7,7 +7,7 @@ from collections import Counter
 
 from ragforge.domain.documents import Parsed, TextKind
 
-_SAMPLE = 3_000
+_SAMPLE = 2_500
 _SENTENCES = 20
 _LIMIT = 400
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)

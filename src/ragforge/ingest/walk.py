@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ragforge.domain.documents import ParseFailure, Reason
 
+_COPY = "copy what it gives into a file and add that"
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
@@ -63,12 +64,10 @@ def _visit(path: str, seen: set[tuple[int, int]], workspace: Path) -> Iterator[F
     elif stat.S_ISREG(info.st_mode):
         yield Found(path, info.st_size, info.st_mtime_ns)
     else:
-        yield Unreadable(path, ParseFailure(Reason.UNSUPPORTED, "not a regular file (a pipe, socket or device)"))
+        yield Unreadable(path, ParseFailure(Reason.UNSUPPORTED, "not a regular file (a pipe, socket or device)", _COPY))
 
 
-def _walk(
-    top: str, info: os.stat_result, seen: set[tuple[int, int]], workspace: Path
-) -> Iterator[Found | Unreadable]:
+def _walk(top: str, info: os.stat_result, seen: set[tuple[int, int]], workspace: Path) -> Iterator[Found | Unreadable]:
     """Folders in order of name, each real folder once, however many links lead to it."""
     waiting = [(top, info)]
     while waiting:

@@ -27,7 +27,7 @@ def examine(workspace: Path, models: Sequence[ModelState], wanted: str) -> Itera
     yield Finding("free disk space", free > _ROOM, f"{free / 1e9:.1f} GB", "free some space")
     for model in models:
         needed = model.name == wanted
-        detail = str(model.where) if model.verified else model.problem or "not here"
+        detail = str(model.where) if model.verified else model.problem if needed else "not here, and not needed"
         yield Finding(f"model {model.name}", model.verified or not needed, detail, f"ragforge models pull {model.name}")
     for extra, module in _EXTRAS.items():
         there = importlib.util.find_spec(module) is not None
