@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.tokens import Passage
@@ -111,6 +112,24 @@ def test_I15_pending_while_another_process_reads_and_finished_by_check(swift_pat
         assert places_of(CANARY.encode(), workspace) == []
     for end in (*ready, *go):
         os.close(end)
+
+
+def test_I15_what_a_kill_left_is_gone_too(swift_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = secret(swift_path)
+    workspace = swift_path / "workspace"
+    monkeypatch.setenv("RAGFORGE_TESTING", "1")
+    monkeypatch.setenv("RAGFORGE_FAILPOINT", "ingest.publishing:kill")
+    child = os.fork()
+    if not child:
+        open_forge(workspace).add(path, project="p")
+        os._exit(0)
+    os.waitpid(child, 0)
+    monkeypatch.delenv("RAGFORGE_FAILPOINT")
+    assert places_of(CANARY.encode(), workspace), "the kill left bytes behind"
+    (workspace / "projects" / "p" / "project_state.json.ab12.new").write_text(CANARY)
+    with open_forge(workspace) as forge:
+        forge.check()
+        assert places_of(CANARY.encode(), workspace) == []
 
 
 def test_I15_removing_many_is_quick(swift_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_I9_sizes_and_overlaps_hold_on_what_is_stored(swift_path: Path, name: st
     assert len(chunks) > 3 and covers(text, chunks)
     sizes = [len(chunk.text) if name == "chars" else chunk.tokens for chunk in chunks]
     assert max(sizes) <= most and min(sizes[:-1]) >= least
-    for before, after in zip(chunks, chunks[1:], strict=False):
+    for before, after in itertools.pairwise(chunks):
         shared = text[after.start : before.end]
         size = len(shared) if name == "chars" else round(before.tokens * len(shared) / len(before.text))
         slack = 0 if name == "chars" else 15  # counted by share, tokens differ in length

@@ -21,7 +21,7 @@ from ragforge.domain.documents import Reason
 from ragforge.domain.library import AddReport, FileResult, Outcome, Progress
 from ragforge.errors import Busy, CorruptStore, RagforgeError, UserError
 from ragforge.interfaces.cli.main import main
-from tests.forge import faults, fill, open_forge, prose, text_of
+from tests.forge import WatchedEmbedder, faults, fill, open_forge, prose, text_of
 from tests.pdf_files import pdf
 
 
@@ -349,8 +349,6 @@ def test_another_process_that_writes_too_long(swift_path: Path) -> None:
 
 
 def test_check_does_not_take_what_another_process_is_adding(swift_path: Path) -> None:
-    from tests.forge import WatchedEmbedder
-
     fill(swift_path / "docs", 8)
     workspace = swift_path / "workspace"
     findings = []

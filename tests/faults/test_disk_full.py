@@ -24,8 +24,15 @@ def in_small_disk(folder: Path, work: str, options: str) -> dict[str, object]:
     """Run a function of this module in a process that has a small file system of its own mounted at `folder`."""
     script = f"from tests.faults.test_disk_full import {work}; {work}({str(folder)!r})"
     command = f'mount -t tmpfs -o {options} none "$1" && exec "$2" -c "$3"'
-    mounted = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", command, "sh", folder, sys.executable]
-    done = subprocess.run([*mounted, script], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    own = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", command]
+    done = subprocess.run(
+        [*own, "sh", str(folder), sys.executable, script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     result: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
     return result

@@ -310,6 +310,7 @@ class _Run:
         batch, self._batch = self._batch, []
         if not batch:
             return
+        batch = self._without_copies(batch)
         try:
             for attempt in range(1, _TRIES + 1):
                 try:
@@ -330,6 +331,21 @@ class _Run:
             self._chunks += len(prepared.publication.hashes)
             yield _result(prepared, result)
         yield self.progress("reading")
+
+    def _without_copies(self, batch: list[Prepared]) -> list[Prepared]:
+        """Files whose bytes are here already, or came earlier in the batch, need no vectors of their own."""
+        hashes = [prepared.read.accepted.source.sha256 for prepared in batch]
+        with self._ingest.catalog.read() as c:
+            held = set(c.documents.versions_with(self._scope, self._project.id, hashes))
+        kept: list[Prepared] = []
+        for prepared, sha256 in zip(batch, hashes, strict=True):
+            if isinstance(prepared.read.parsed, Parsed) and not self._retry:
+                if sha256 in held:
+                    copy = replace(prepared.read, parsed=None)
+                    prepared = self._ingest.prepare(copy, self._project, self._embedder, self._labels)
+                held.add(sha256)
+            kept.append(prepared)
+        return kept
 
     def _publish(self, batch: Sequence[Prepared]) -> Generator[Progress, None, list[Published]]:
         ingest, scope, project, card = self._ingest, self._scope, self._project, self._embedder.card

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ragforge.domain.access import Scope
 from ragforge.domain.library import Finding, Project, Status
-from ragforge.ingest.state_file import project_state, write_if_changed
+from ragforge.ingest.state_file import UNFINISHED, project_state, write_if_changed
 from ragforge.ports import BlobStore, Catalog
 
 _SWEEP = 500
@@ -54,11 +54,13 @@ class Reconcile:
         Vectors stay: the next try need not embed them again. `sweep_vectors` follows when it is done.
         """
         self.remove_stray_blobs(scope)
+        for unfinished in self.workspace.glob(f"projects/*/*{UNFINISHED}"):
+            unfinished.unlink(missing_ok=True)
         with self.catalog.write() as c:
             c.jobs.reap(scope)
             projects = c.projects.all(scope)
         for project in projects:
-            sweep_retired(self.catalog, scope, project.id)
+            sweep(self.catalog, scope, project.id, vectors=False)
             self.write_state(scope, project.slug)
 
     def sweep_vectors(self, scope: Scope) -> None:
@@ -151,16 +153,11 @@ def _finding(subject: str, bad: list[str], hint: str) -> Finding:
     return Finding(subject, not bad, shown or "all as they should be", hint)
 
 
-def sweep(catalog: Catalog, scope: Scope, project: str) -> None:
-    """Clear rows of retired generations, then vectors nobody uses."""
-    sweep_retired(catalog, scope, project)
-    with catalog.write() as c:
-        c.embeddings.sweep(scope, project)
-
-
-def sweep_retired(catalog: Catalog, scope: Scope, project: str) -> None:
-    """Clear rows of retired generations a little at a time."""
+def sweep(catalog: Catalog, scope: Scope, project: str, *, vectors: bool = True) -> None:
+    """Clear rows of retired generations a little at a time, then vectors nobody uses."""
     while True:
         with catalog.write() as c:
             if c.projects.sweep(scope, project, _SWEEP) < _SWEEP:
+                if vectors:
+                    c.embeddings.sweep(scope, project)
                 return

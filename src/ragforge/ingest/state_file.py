@@ -6,10 +6,14 @@ import json
 import os
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ragforge.domain.library import Document, Status
 from ragforge.errors import cannot_write
+
+UNFINISHED = ".new"
+"""How the name of a state file ends until it is whole."""
 
 
 def project_state(documents: Sequence[Document], org_context: str) -> str:
@@ -37,7 +41,7 @@ def write_if_changed(path: Path, content: str) -> bool:
     """Replace the file in one step. True if it was another before."""
     if path.exists() and path.read_text(encoding="utf-8") == content:
         return False
-    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")  # others may be writing it too
+    beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")  # others may be writing it too
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with beside.open("w", encoding="utf-8") as file:
@@ -46,6 +50,7 @@ def write_if_changed(path: Path, content: str) -> bool:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as problem:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink()
         raise cannot_write(path, problem) from problem
     return True

@@ -9,9 +9,9 @@ import zipfile
 from importlib import import_module
 from typing import Any
 
-import mammoth  # type: ignore[import-untyped]
-from defusedxml import ElementTree  # type: ignore[import-untyped]
-from lxml import etree  # type: ignore[import-untyped]
+import mammoth
+from defusedxml import ElementTree
+from lxml import etree
 
 from ragforge.domain.documents import Parsed, Reason
 from ragforge.ingest.parse.html import tree

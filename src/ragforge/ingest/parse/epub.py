@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zipfile
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 
 from ragforge.domain.documents import Parsed, Reason
 from ragforge.ingest.parse.encoding import decode

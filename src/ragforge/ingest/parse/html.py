@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 from lxml import html as lxml_html
-from lxml.html import HtmlElement  # type: ignore[import-untyped]
+from lxml.html import HtmlElement
 
 from ragforge.domain.documents import Parsed, Reason
 from ragforge.ingest.parse.encoding import decode

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from urllib.parse import urlsplit
 
-from lxml import etree  # type: ignore[import-untyped]
-from lxml.html import HtmlElement  # type: ignore[import-untyped]
+from lxml import etree
+from lxml.html import HtmlElement
 
 MAX_DEPTH = 100
 """Deeper elements are flattened into their parents: no honest structure is that deep, but unclosed tags are."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 from lxml import html as lxml_html
-from lxml.html import HtmlElement  # type: ignore[import-untyped]
+from lxml.html import HtmlElement
 
 from ragforge.domain.documents import Parsed, Reason, TextKind
 from ragforge.ingest.parse.markup import markdown, table

@@ -6,7 +6,7 @@ import posixpath
 import zipfile
 from urllib.parse import unquote
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 
 from ragforge.domain.documents import Reason
 from ragforge.ingest.parse.text import CannotParse

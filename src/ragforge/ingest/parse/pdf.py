@@ -17,8 +17,8 @@ from itertools import pairwise
 from statistics import median
 
 import pypdf
-import pypdfium2 as pdfium  # type: ignore[import-untyped]
-import pypdfium2.raw as raw  # type: ignore[import-untyped]
+import pypdfium2 as pdfium
+import pypdfium2.raw as raw
 from pypdf.errors import DependencyError, PyPdfError
 
 from ragforge.domain.documents import Parsed, Reason

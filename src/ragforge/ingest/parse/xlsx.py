@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import cache
 
-from lxml import etree  # type: ignore[import-untyped]
-from openpyxl.styles.numbers import BUILTIN_FORMATS, is_date_format  # type: ignore[import-untyped]
-from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900, from_excel  # type: ignore[import-untyped]
+from lxml import etree
+from openpyxl.styles.numbers import BUILTIN_FORMATS, is_date_format
+from openpyxl.utils.datetime import CALENDAR_MAC_1904, CALENDAR_WINDOWS_1900, from_excel
 
 from ragforge.domain.documents import Parsed, TextKind
 from ragforge.ingest.parse.markup import table

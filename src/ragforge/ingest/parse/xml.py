@@ -6,7 +6,7 @@ import html.entities
 import re
 from collections.abc import Iterator
 
-from lxml import etree  # type: ignore[import-untyped]
+from lxml import etree
 
 from ragforge.domain.documents import Parsed, Reason
 from ragforge.ingest.parse.encoding import decode

@@ -8,7 +8,7 @@ import zipfile
 from datetime import date, datetime
 from typing import Any
 
-import openpyxl  # type: ignore[import-untyped]
+import openpyxl
 import pptx
 import pytest
 from pptx.chart.data import CategoryChartData

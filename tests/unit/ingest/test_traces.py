@@ -1,0 +1,47 @@
+"""What a proof of deletion looks for, and where it looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragforge.ingest.traces import Traces, phrases, scan, vector_piece
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=400), st.integers(1, 8))
+def test_phrases_stand_in_the_text(text: str, count: int) -> None:
+    found = list(phrases(text, count))
+    assert len(found) <= count
+    assert all(phrase in text and phrase.strip() for phrase in found)
+
+
+def test_a_text_gives_phrases_from_all_its_parts() -> None:
+    text = " ".join(f"word{number}" for number in range(500))
+    found = list(phrases(text, 6))
+    assert len(found) == 6
+    places = [text.index(phrase) for phrase in found]
+    assert places[0] == 0 and places[-1] > len(text) * 0.8
+
+
+def test_a_piece_of_a_vector_comes_from_its_middle() -> None:
+    vector = bytes(range(256))
+    assert vector_piece(vector) == vector[128:192]
+    assert vector_piece(b"12345678") == b"5678"
+
+
+def test_every_file_is_searched_but_those_left_out(tmp_path: Path) -> None:
+    for name, content in {
+        "catalog.db": b"\0" * 5000 + b"the canary" + b"\0" * 100,
+        "uploads/a/b/c": b"nothing",
+        "backups/old.db": b"the canary",
+        "empty": b"",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    traces = {"a": Traces((b"the canary",), ()), "b": Traces((), (b"nothing",)), "c": Traces((b"elsewhere",), ())}
+    result = scan(tmp_path, traces, skip=("backups",))
+    assert result.found == {"a": ("catalog.db",), "b": ("uploads/a/b/c",), "c": ()}
+    assert result.bytes == 5110 + 7

@@ -1,0 +1,34 @@
+"""What doctor says of the machine, and who the owner of a local workspace is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ragforge.domain.access import Clearance
+from ragforge.operate import access
+from ragforge.operate.doctor import examine
+from tests.forge import open_forge
+
+
+def test_a_wanted_model_that_is_missing_is_a_fault_and_another_is_not(tmp_path: Path) -> None:
+    with open_forge(tmp_path / "workspace") as forge:
+        states = forge.models()
+    missing = [replace(state, verified=False) for state in states]
+    findings = {finding.subject: finding for finding in examine(tmp_path, missing, states[0].name)}
+    assert not findings[f"model {states[0].name}"].ok
+    assert states[0].name in findings[f"model {states[0].name}"].hint
+    assert all(findings[f"model {state.name}"].ok for state in states[1:])
+    assert findings["Python"].ok and findings["workspace"].ok
+
+
+def test_doctor_looks_at_the_whole_installation(tmp_path: Path) -> None:
+    with open_forge(tmp_path / "workspace") as forge:
+        findings = forge.doctor()
+    assert len({finding.subject for finding in findings}) == len(findings) > 8
+    assert all(finding.ok or finding.hint for finding in findings)
+
+
+def test_the_owner_reaches_everything() -> None:
+    scope = access.owner()
+    assert scope.reaches("any project") and scope.clearance is Clearance.RESTRICTED

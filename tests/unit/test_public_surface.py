@@ -1,0 +1,97 @@
+"""What users import, what that loads, and what the source must never do."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import ragforge
+from tests.office_files import docx, paragraph
+from tests.pdf_files import pdf
+
+SOURCE = Path(ragforge.__file__).parent
+PARSERS = (
+    "bs4", "defusedxml", "docx", "lxml", "magika", "mammoth", "markitdown", "openpyxl", "pandas", "pdfminer", "pptx",
+    "pypdf", "pypdfium2", "webvtt", "yaml",
+)  # fmt: skip
+HEAVY = ("numpy", "sqlalchemy", "alembic", "onnxruntime", "tokenizers", "wordllama", "watchfiles", *PARSERS)
+
+
+def loaded_after(script: str, names: tuple[str, ...]) -> list[str]:
+    """Which of these modules a fresh process has after the script."""
+    tail = f"\nimport sys; print(*sorted(set({names!r}) & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script + tail], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1].split()
+
+
+def test_the_public_names() -> None:
+    assert ragforge.__all__ == ["Ragforge", "__version__"]
+    methods = {name for name in vars(ragforge.Ragforge) if not name.startswith("_")}
+    assert methods == {
+        "add", "adding", "cancel_job", "check", "chunks", "close", "create_project", "doctor", "document", "documents",
+        "enable", "jobs", "label", "models", "open", "project", "projects", "pull_model", "reindexing",
+        "remove_project", "removing", "rename_project", "syncing", "watching",
+    }  # fmt: skip
+    with pytest.raises(AttributeError):
+        _ = ragforge.Nothing
+
+
+def test_the_command_line_starts_without_anything_heavy() -> None:
+    assert loaded_after("import ragforge.interfaces.cli.main", HEAVY) == []
+    assert loaded_after("import ragforge", (*HEAVY, "ragforge.app")) == []
+
+
+def test_no_parser_library_is_loaded_where_the_workspace_is_open(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    (docs / "a.docx").write_bytes(docx(paragraph("Oak chairs are light.")))
+    (docs / "a.pdf").write_bytes(pdf([[(72, 700, "Walnut desks are heavy.")]]))
+    (docs / "a.html").write_text("<!doctype html><html><body><p>Pine shelves are cheap.</p></body></html>")
+    (docs / "a.md").write_text("# Wood\n\nBeech is hard.\n")
+    (docs / "a.yaml").write_text("wood: ash\n")
+    script = f"""
+from pathlib import Path
+from tests.forge import open_forge
+with open_forge(Path({str(tmp_path / "workspace")!r})) as forge:
+    assert len(forge.add({str(docs)!r}, project="p").failed) == 0
+    assert len(forge.documents(project="p")) == 5
+"""
+    assert loaded_after(script, PARSERS) == []
+
+
+def nodes() -> Iterator[tuple[str, ast.AST]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            yield f"{path.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}", node
+
+
+def test_the_source_never_runs_data() -> None:
+    """No pickle, marshal, eval, exec, shell or unsafe YAML: what is read is never executed."""
+    found = []
+    for where, node in nodes():
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            found += [f"{where} import {name}" for name in modules if name.split(".")[0] in _FORBIDDEN_MODULES]
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        if name in _FORBIDDEN_CALLS:
+            found.append(f"{where} {name}()")
+        for keyword in node.keywords:
+            if keyword.arg == "shell" and ast.unparse(keyword.value) != "False":
+                found.append(f"{where} shell=")
+            if keyword.arg == "allow_pickle" and ast.unparse(keyword.value) != "False":
+                found.append(f"{where} allow_pickle=")
+    assert found == []
+
+
+_FORBIDDEN_MODULES = {"pickle", "cPickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+_FORBIDDEN_CALLS = {
+    "eval", "exec", "compile", "os.system", "os.popen", "yaml.load", "yaml.load_all", "yaml.unsafe_load",
+    "yaml.full_load", "subprocess.getoutput", "subprocess.getstatusoutput", "torch.load",
+}  # fmt: skip
