@@ -133,7 +133,10 @@ def test_I15_what_a_kill_left_is_gone_too(swift_path: Path, monkeypatch: pytest.
 
 
 def test_I15_removing_many_is_quick(swift_path: Path) -> None:
-    fill(swift_path / "docs", 60, 3)
+    docs = swift_path / "docs"
+    docs.mkdir()
+    for number in range(60):  # texts that differ in a number only
+        (docs / f"{number}.md").write_text(f"# Note {number}\n\nThe desk number {number} stands in a room.\n")
     with open_forge(swift_path / "workspace") as forge:
         forge.add(swift_path / "docs", project="p")
         began = time.monotonic()

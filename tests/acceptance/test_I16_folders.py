@@ -17,6 +17,7 @@ from ragforge.domain.cancel import Cancel
 from ragforge.domain.library import FileResult, Outcome
 from ragforge.errors import NotFound, UserError
 from tests.forge import faults, fill, open_forge, prose
+from tests.proof import record
 
 _opened: list[str] | None = None
 
@@ -161,16 +162,18 @@ def test_I16_watch_follows_new_changed_and_deleted_files(tmp_path: Path) -> None
         with watched(forge, docs) as (_, problems):
             assert len(held()) == 3
             (docs / "new.md").write_text(prose(10))
-            within(4, lambda: "new.md" in held())
+            took = [within(4, lambda: "new.md" in held())]
             before = held()["new.md"]
             (docs / "new.md").write_text(prose(11))
-            within(4, lambda: held()["new.md"] != before)
+            took.append(within(4, lambda: held()["new.md"] != before))
             (docs / "new.md").unlink()
-            within(4, lambda: "new.md" not in held())
+            took.append(within(4, lambda: "new.md" not in held()))
             (docs / "below").mkdir()
             (docs / "below" / "deep.md").write_text(prose(12))
-            within(4, lambda: "deep.md" in held())
+            took.append(within(4, lambda: "deep.md" in held()))
         assert problems == [] and faults(forge) == []
+    assert sorted(took)[1] < 2.0, "two seconds is the goal; a busy machine may miss it once or twice"
+    record("watch", slowest_seconds=round(max(took), 2))
 
 
 def test_I16_a_watched_folder_that_is_another_one_now_removes_nothing(tmp_path: Path) -> None:

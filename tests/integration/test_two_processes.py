@@ -113,7 +113,8 @@ def test_processes_that_add_change_remove_reindex_and_check(swift_path: Path) ->
                 elif place == 1:
                     assert all(r.blobs for r in forge.removing([str(own / f"late{turn}.md")], project="p"))
                 elif place == 2:
-                    assert [finding for finding in forge.check(repair=True) if not finding.ok] == []
+                    findings = forge.check(repair=True)  # a state file may be behind while others add
+                    assert [finding for finding in findings if not finding.ok and not finding.repaired] == []
 
     assert in_processes(4, work) == [0] * 4
     with open_forge(swift_path / "workspace") as forge:

@@ -310,8 +310,8 @@ class _Run:
         batch, self._batch = self._batch, []
         if not batch:
             return
-        batch = self._without_copies(batch)
         try:
+            batch = self._without_copies(batch)
             for attempt in range(1, _TRIES + 1):
                 try:
                     published = yield from self._publish(batch)

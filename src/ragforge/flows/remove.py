@@ -81,5 +81,5 @@ class Remove:
         )
         return _Leaving(
             document,
-            Traces(tuple(phrase.encode() for phrase in words), tuple(vector_piece(v) for v in vectors)),
+            Traces(tuple(phrase.encode() for phrase in words), tuple(filter(None, map(vector_piece, vectors)))),
         )

@@ -24,7 +24,7 @@ def summarise(parsed: Parsed) -> str:
     sample = _FENCE.sub("", _FRONT_MATTER.sub("", parsed.text[:_SAMPLE]))
     plain = _MARKUP.sub("", _LINK.sub(r"\1", sample))
     if parsed.kind is not TextKind.PROSE:
-        return _beginning(plain)
+        return _beginning(plain) or _beginning(parsed.text)
     prose = "\n".join(line for line in plain.split("\n") if not line.startswith(_NOT_PROSE))
     sentences = [" ".join(piece.split()) for piece in _SENTENCE_END.split(prose)]
     sentences = [s for s in sentences if 30 <= len(s) <= _LIMIT and s[-1] in ".!?。！？"][:_SENTENCES]

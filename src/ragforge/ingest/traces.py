@@ -30,9 +30,10 @@ def phrases(text: str, count: int) -> Iterator[str]:
 
 
 def vector_piece(vector: bytes) -> bytes:
-    """From the middle: enough numbers that no other vector has them."""
+    """From the middle: enough numbers that no other vector has them. Empty if they are mostly zeros."""
     middle = len(vector) // 2 // 4 * 4
-    return vector[middle : middle + _VECTOR_BYTES]
+    piece = vector[middle : middle + _VECTOR_BYTES]
+    return piece if piece.count(0) * 2 < len(piece) else b""
 
 
 @dataclass(frozen=True, slots=True)

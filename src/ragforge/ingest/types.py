@@ -122,7 +122,8 @@ def _by_look(opening: str) -> FileType:
     return _TEXT
 
 
-_HTML_LOOK = re.compile(r"(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)[\s>]", re.IGNORECASE | re.DOTALL)
+# Possessive throughout: a comment that could also end later would be tried in every combination.
+_HTML_LOOK = re.compile(r"(?:<!--(?>.*?-->)\s*+)*+<(?:!doctype\s+html|html|head|body)[\s>]", re.IGNORECASE | re.DOTALL)
 _JSON_LOOK = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:|\[\s*[\[{]\s*["\[{\d]')
 _SHEBANG = re.compile(r"#!\s*(?:\S*/)?(?:env\s+(?:-S\s+)?)?(?:\S*/)?([A-Za-z]+)")
 _INTERPRETERS = {"sh": "shell", "bash": "shell", "zsh": "shell", "ksh": "shell", "node": "javascript", "rscript": "r"}

@@ -49,5 +49,5 @@ def test_a_text_without_sentences_gives_its_beginning() -> None:
 @given(st.text(min_size=1, max_size=3000).filter(str.strip), st.sampled_from(TextKind))
 def test_it_is_one_bounded_paragraph(text: str, kind: TextKind) -> None:
     summary = summarise(Parsed(text, kind))
-    assert len(summary) <= 1300 and "\n" not in summary
+    assert len(summary) <= 420 and "\n" not in summary
     assert summary, "every file that has text has a summary"

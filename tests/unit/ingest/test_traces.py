@@ -30,6 +30,7 @@ def test_a_piece_of_a_vector_comes_from_its_middle() -> None:
     vector = bytes(range(256))
     assert vector_piece(vector) == vector[128:192]
     assert vector_piece(b"12345678") == b"5678"
+    assert vector_piece(bytes(300) + b"1234" + bytes(300)) == b"", "zeros are everywhere"
 
 
 def test_every_file_is_searched_but_those_left_out(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ _INVISIBLE = re.compile(
 _JOINED = "\u0600-\u109f\u1780-\u18af\u2190-\u21ff\u2600-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff"
 _JOINERS = re.compile(f"(?<![{_JOINED}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])")
 _NEWLINES = re.compile("[\u0085\u2028\u2029]")
+_MARKS = re.compile(r"[^\w\s\x00-\u02ff]{31,}")  # may hold a long run of combining marks
+_MOST_MARKS = 30  # on one letter; no script needs more (Unicode Annex 15, stream-safe text)
 _ASCII_CONTROLS = bytes({*range(32), 127} - {9, 10})
 
 
@@ -41,7 +43,21 @@ def clean(text: str) -> str:
     text = _INVISIBLE.sub("", _NEWLINES.sub("\n", text))
     if "\u200c" in text or "\u200d" in text:
         text = _JOINERS.sub("", text)
-    return unicodedata.normalize("NFC", text)
+    if unicodedata.is_normalized("NFC", text):
+        return text
+    # Marks are sorted in time that grows with the square of their number, so a heap of them is cut down first.
+    return unicodedata.normalize("NFC", _MARKS.sub(_few_marks, text))
+
+
+def _few_marks(match: re.Match[str]) -> str:
+    """The characters without the combining marks that stand beyond the most a letter may have."""
+    kept: list[str] = []
+    marks = 0
+    for character in match[0]:
+        marks = marks + 1 if unicodedata.category(character).startswith("M") else 0
+        if marks <= _MOST_MARKS:
+            kept.append(character)
+    return "".join(kept)
 
 
 def too_large() -> CannotParse:

@@ -21,7 +21,7 @@ _CONTAINER = re.compile(
 )
 _FUNCTION = re.compile(
     _MODIFIERS
-    + r"(?:def|func|fn|function\*?|fun|sub|proc)\s+(?:\([^)]*?(?P<receiver>\w+)\)\s*)?(?P<name>[\w$.:?!]+)"
+    + r"(?:def|func|fn|function\*?|fun|sub|proc)\s+(?:\((?:[^)]*[^)\w])?(?P<receiver>\w++)\)\s*)?(?P<name>[\w$.:?!]+)"
     + r"\s*(?=[(<:{\[=]|$)"
 )
 _ASSIGNED = re.compile(
