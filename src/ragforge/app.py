@@ -32,9 +32,10 @@ from ragforge.domain.models import ModelState, PulledModel
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import NotFound, UserError
 from ragforge.flows.reconcile import Reconcile
+from ragforge.ingest.walk import key_of
 from ragforge.operate import access
 from ragforge.operate.jobs import JobRunner
-from ragforge.ports import Embedder
+from ragforge.ports import Embedder, Unit
 from ragforge.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -167,7 +168,7 @@ class Ragforge:
         cancel = cancel or Cancel()
         slug = self._ensure_project(project).slug
         events = self._ingest.add(self._scope, slug, paths, labels, cancel, retry=retry)
-        yield from self._at_work("add", slug, {"paths": [os.fspath(path) for path in paths]}, events, cancel)
+        yield from self._at_work("add", slug, {"paths": len(paths)}, events, cancel)
 
     def syncing(
         self,
@@ -207,20 +208,24 @@ class Ragforge:
 
     def document(self, id: str, *, project: str = "default") -> Document:
         """A document by its id, the beginning of its id, its name or its path."""
+        return self.find([id], project=project)[0]
+
+    def find(self, ids: Sequence[str], *, project: str = "default") -> list[Document]:
+        """Documents by id, the beginning of an id, name or path; each once."""
         with self._parts.catalog.read() as c:
-            known = c.projects.get(self._scope, project)
-            names = c.documents.find(self._scope, known.id, id) or c.documents.find(
-                self._scope, known.id, os.path.abspath(id)
-            )
-            if not names:
-                raise NotFound(
-                    f"no file {id!r} in project {project!r}", hint="ragforge ls shows the files and their ids"
-                )
-            if len(names) > 1:
-                raise UserError(
-                    f"{id!r} could be {len(names)} files", hint=f"use an id: {', '.join(sorted(names)[:5])}"
-                )
-            return c.documents.get(self._scope, known.id, names)[0]
+            known = c.projects.get(self._scope, project).id
+            named = {id: self._named(c, known, project, id) for id in ids}
+            found = {document.id: document for document in c.documents.get(self._scope, known, named.values())}
+        return [found[name] for name in dict.fromkeys(named.values())]
+
+    def _named(self, c: Unit, project: str, slug: str, id: str) -> str:
+        names = c.documents.find(self._scope, project, id)
+        names = names or c.documents.find(self._scope, project, key_of(os.path.abspath(id)))
+        if not names:
+            raise NotFound(f"no file {id!r} in project {slug!r}", hint="ragforge ls shows the files and their ids")
+        if len(names) > 1:
+            raise UserError(f"{id!r} could be {len(names)} files", hint=f"use an id: {', '.join(sorted(names)[:5])}")
+        return names[0]
 
     def chunks(self, id: str, *, project: str = "default") -> list[Chunk]:
         document = self.document(id, project=project)
@@ -232,14 +237,14 @@ class Ragforge:
         from ragforge.flows.remove import Remove
 
         known = self.project(project)
-        documents = list(dict.fromkeys(self.document(id, project=project).id for id in ids))
+        documents = [document.id for document in self.find(ids, project=project)]
         remove = Remove(self._parts.catalog, self._parts.blobs, self.workspace, self._reconcile.write_state)
         with self._parts.in_flight.working(self._recover):
             yield from remove(self._scope, known.id, known.slug, documents)
 
     def enable(self, ids: Sequence[str], on: bool, *, project: str = "default") -> list[Document]:
         """Turn documents ON or OFF: OFF ones stay, but are never found."""
-        documents = [self.document(id, project=project) for id in ids]
+        documents = self.find(ids, project=project)
         with self._parts.catalog.write() as c:
             known = c.projects.get(self._scope, project)
             c.documents.enable(self._scope, known.id, [document.id for document in documents], on)
@@ -255,7 +260,7 @@ class Ragforge:
         confidentiality: Clearance | None = None,
     ) -> list[Document]:
         """Change what is said of documents: type, tags, confidentiality."""
-        documents = [self.document(id, project=project) for id in ids]
+        documents = self.find(ids, project=project)
         with self._parts.catalog.write() as c:
             known = c.projects.get(self._scope, project)
             names = [document.id for document in documents]

@@ -200,6 +200,8 @@ class Removal:
     vectors: int
     blobs: int
     bytes_scanned: int
+    searched: bool
+    """Whether its words and vectors were looked for; of very many removed at once only some are."""
     remains: tuple[str, ...]
     """Places where words of the document were still found; empty means erased."""
     pending: tuple[str, ...] = ()
@@ -207,7 +209,7 @@ class Removal:
 
     @property
     def erased(self) -> bool:
-        return not self.remains and not self.pending
+        return self.searched and not self.remains and not self.pending
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +230,10 @@ class JobState(StrEnum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     QUARANTINED = "quarantined"
+
+
+FOREGROUND = "foreground"
+"""In a job's payload: a person waits for it. If its process dies, nobody takes it up but the person."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from ragforge.ingest.traces import Traces, phrases, scan, vector_piece
 from ragforge.ports import BlobStore, Catalog, Unit
 
 _BATCH = 200
-_TRACED = 8
-"""How many documents of a batch are searched for byte by byte; the catalog's own counts cover the rest."""
+_TRACES = 48
+"""How many byte strings one scan of the workspace looks for: all of few documents, one each of many."""
 _LOG = ("catalog.db", "catalog.db-wal")
 """Files that a reader in another process may keep from being cleared."""
 
@@ -45,7 +45,9 @@ class Remove:
     def _batch(self, scope: Scope, project: str, slug: str, documents: Sequence[str]) -> Iterator[Removal]:
         with self.catalog.read() as c:
             found = c.documents.get(scope, project, documents)
-            leaving = [self._leaving(c, scope, document, place) for place, document in enumerate(found)]
+            each = max(1, min(10, _TRACES // max(1, len(found))))
+            leaving = [self._leaving(c, scope, document, each) for document in found[:_TRACES]]
+            leaving += [_Leaving(document, Traces((), ())) for document in found[_TRACES:]]
         with self.catalog.write() as c:
             removed = [c.documents.remove(scope, project, item.document.id) for item in leaving]
         failpoint("remove.committed")
@@ -55,9 +57,9 @@ class Remove:
         self.write_state(scope, slug)
         flushed = self.catalog.flush()
         proof = scan(self.workspace, {item.document.id: item.traces for item in leaving}, skip=("backups",))
-        for item, gone in zip(leaving, removed, strict=True):
-            places = proof.found[item.document.id]
-            pending = tuple(place for place in places if not flushed and place in _LOG)
+        for place, (item, gone) in enumerate(zip(leaving, removed, strict=True)):
+            files = proof.found[item.document.id]
+            pending = tuple(file for file in files if not flushed and file in _LOG)
             yield Removal(
                 document=item.document.id,
                 name=item.document.name,
@@ -65,18 +67,17 @@ class Remove:
                 vectors=gone.vectors,
                 blobs=len(gone.blobs),
                 bytes_scanned=proof.bytes,
-                remains=tuple(place for place in places if place not in pending),
+                searched=place < _TRACES,
+                remains=tuple(file for file in files if file not in pending),
                 pending=pending,
             )
 
-    def _leaving(self, c: Unit, scope: Scope, document: Document, place: int) -> _Leaving:
+    def _leaving(self, c: Unit, scope: Scope, document: Document, traces: int) -> _Leaving:
         """What will prove that it is gone: words and numbers that no other document has."""
-        if place >= _TRACED:
-            return _Leaving(document, Traces((), ()))
-        vectors = c.embeddings.sample(scope, document.project, document.id, 4)
+        vectors = c.embeddings.sample(scope, document.project, document.id, traces // 2)
         words = (
             phrase
-            for phrase in phrases(c.documents.text(scope, document.project, document.id), 6)
+            for phrase in phrases(c.documents.text(scope, document.project, document.id), traces - traces // 2)
             if not c.documents.occurs_elsewhere(scope, document.project, document.id, phrase)
         )
         return _Leaving(

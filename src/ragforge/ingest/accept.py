@@ -44,8 +44,11 @@ def accept(found: Found, owner: str, blobs: BlobStore, limit: int) -> Accepted:
         except TooLarge:
             return _too_large(found, key, name, limit)
         source = Source(key, name, blob.size, info.st_mtime_ns, blob.sha256)
-        file.seek(0)
-        kind = sniff(file, name, blob.size)
+        try:
+            kind = sniff(file, name, blob.size)
+        except BaseException:
+            blobs.remove(blob.key)
+            raise
     if isinstance(kind, ParseFailure):
         return Accepted(source, UNKNOWN, blob.key, kind)
     return Accepted(source, kind, blob.key)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 _PHRASE = 24
 _VECTOR_BYTES = 64
+_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +49,30 @@ def scan(root: Path, traces: dict[str, Traces], skip: Sequence[str] = ()) -> Sca
     """Look for the traces in every file under `root`. Files that vanish meanwhile hold nothing."""
     total = 0
     found: dict[str, list[str]] = {document: [] for document in traces}
+    needles = [(document, n) for document, wanted in traces.items() for n in (*wanted.phrases, *wanted.vectors)]
     for path in _files(root, skip):
         try:
             with path.open("rb") as file:
-                size = file.seek(0, 2)
-                if size == 0:
-                    continue
-                total += size
-                with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                    for document, wanted in traces.items():
-                        if any(content.find(needle) >= 0 for needle in (*wanted.phrases, *wanted.vectors)):
-                            found[document].append(path.relative_to(root).as_posix())
+                size, holders = _search(file, needles)
         except FileNotFoundError:
             continue
+        total += size
+        for document in holders:
+            found[document].append(path.relative_to(root).as_posix())
     return Scan(total, {document: tuple(places) for document, places in found.items()})
+
+
+def _search(file: BinaryIO, needles: Sequence[tuple[str, bytes]]) -> tuple[int, set[str]]:
+    """A file's size and the documents that have a needle in it. Read, not mapped: a log may be emptied meanwhile."""
+    size, holders = 0, set[str]()
+    overlap = max((len(needle) for _, needle in needles), default=1) - 1
+    kept = b""
+    while piece := file.read(_PIECE):
+        size += len(piece)
+        block = kept + piece
+        holders.update(document for document, needle in needles if document not in holders and needle in block)
+        kept = block[max(0, len(block) - overlap) :]
+    return size, holders
 
 
 def _files(root: Path, skip: Sequence[str]) -> Iterable[Path]:

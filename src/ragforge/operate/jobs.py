@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 
 from ragforge.domain.access import Scope
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.library import Job, Progress
+from ragforge.domain.library import FOREGROUND, Job, Progress
 from ragforge.errors import StoreError
 from ragforge.ports import Catalog
 
@@ -40,7 +40,7 @@ class JobRunner:
     ) -> Iterator[Event]:
         """Pass the work's events on, keeping the job's lease and progress. A cancelled job stops the work."""
         with self.catalog.write() as c:
-            job = c.jobs.enqueue(scope, project, kind, payload)
+            job = c.jobs.enqueue(scope, project, kind, {**payload, FOREGROUND: True})
             claimed = c.jobs.claim(scope, _worker_name(), [kind], _LEASE_SECONDS, job.id)
         assert claimed is not None
         error: str | None = "stopped before its end"

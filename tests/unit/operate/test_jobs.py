@@ -10,7 +10,7 @@ import pytest
 
 from ragforge import Ragforge
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.library import Job, JobState, Progress
+from ragforge.domain.library import FOREGROUND, Job, JobState, Progress
 from ragforge.errors import ProviderError
 from ragforge.operate import jobs
 from ragforge.operate.jobs import JobRunner
@@ -38,7 +38,17 @@ def only(forge: Ragforge) -> Job:
 def test_events_pass_and_the_job_is_done(forge: Ragforge) -> None:
     steps = [Progress("reading", done, 3) for done in range(4)]
     assert list(run(forge, iter(steps))) == steps
-    assert (only(forge).state, only(forge).payload, only(forge).error) == (JobState.DONE, {"a": 1}, "")
+    assert (only(forge).state, only(forge).payload["a"], only(forge).error) == (JobState.DONE, 1, "")
+
+
+def test_nobody_but_the_person_takes_up_what_died(forge: Ragforge) -> None:
+    with forge._parts.catalog.write() as c:
+        job = c.jobs.enqueue(forge._scope, forge.project("p").id, "add", {FOREGROUND: True})
+        assert c.jobs.claim(forge._scope, "gone", ["add"], 0.0, job.id)
+    time.sleep(0.01)
+    with forge._parts.catalog.write() as c:
+        assert c.jobs.reap(forge._scope) == 1
+    assert only(forge).state is JobState.FAILED and "run the command again" in only(forge).error
 
 
 def test_others_see_how_far_it_is_and_that_it_lives(forge: Ragforge) -> None:

@@ -54,7 +54,10 @@ class FolderBlobs:
     def remove(self, key: str) -> None:
         """Delete the bytes, and folders that are empty then. Absent is fine: removing may be repeated."""
         path = self._path(key)
-        path.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as problem:
+            raise cannot_write(path, problem) from problem
         for folder in (path.parent, path.parent.parent):
             try:
                 folder.rmdir()
@@ -63,14 +66,21 @@ class FolderBlobs:
 
     def sync(self) -> None:
         """Make new blobs and their names durable: many at once, since the first flush carries most of the others."""
-        folders: set[Path] = set()
         with self._syncing:  # who comes second must not return before the first has flushed its blobs
-            while self._unsynced:
-                path = self._unsynced.popleft()
-                if _fsync(path):
-                    folders |= {path.parent, path.parent.parent, self._root}
-            for folder in folders:
-                _fsync(folder)
+            paths: list[Path] = []
+            try:
+                while self._unsynced:
+                    paths.append(self._unsynced.popleft())
+                there = [path for path in paths if _fsync(path)]
+                for folder in {folder for path in there for folder in self._above(path)}:
+                    _fsync(folder)
+            except BaseException:
+                self._unsynced.extendleft(paths)  # another run's may be among them
+                raise
+
+    def _above(self, path: Path) -> tuple[Path, ...]:
+        """The folders that hold the path's name, up to the one that holds all blobs."""
+        return path.parent, path.parent.parent, self._root, self._root.parent
 
     def names(self) -> Iterator[str]:
         for path in self._root.glob("*/*/*"):

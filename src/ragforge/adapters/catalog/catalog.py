@@ -147,7 +147,10 @@ _CHECKS: list[tuple[str, sa.Select[int], str]] = [
         "versions nobody shows",
         _count(
             t.versions.c.ord,
-            ~sa.exists().where((t.documents.c.live == t.versions.c.ord) | (t.documents.c.latest == t.versions.c.ord)),
+            ~sa.exists().where(
+                t.documents.c.ord == t.versions.c.document,
+                (t.documents.c.live == t.versions.c.ord) | (t.documents.c.latest == t.versions.c.ord),
+            ),
         ),
         "ragforge check --repair removes them",
     ),

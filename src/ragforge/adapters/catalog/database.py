@@ -17,10 +17,10 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from ragforge.adapters.locks import FileLock
-from ragforge.errors import Busy, CorruptStore, DiskFull, StoreError
+from ragforge.errors import Busy, CorruptStore, DiskFull, MissingExtra, StoreError, UserError, cannot_write
 
 HEAD = "0002"
 """The newest migration; a test compares it with the scripts."""
@@ -84,9 +84,16 @@ class Database:
 
     @classmethod
     def postgres(cls, url: str) -> Database:
-        if url.startswith(("postgresql://", "postgres://")):
-            url = "postgresql+psycopg://" + url.split("://", 1)[1]
-        return cls(sa.create_engine(url, pool_pre_ping=True, pool_size=8, max_overflow=64), None)
+        scheme, _, rest = url.partition("://")
+        if scheme not in ("postgresql", "postgres", "postgresql+psycopg"):
+            raise _not_an_address()
+        address = f"postgresql+psycopg://{rest}"
+        try:
+            return cls(sa.create_engine(address, pool_pre_ping=True, pool_size=8, max_overflow=64), None)
+        except (ArgumentError, ValueError) as problem:
+            raise _not_an_address() from problem
+        except ImportError:
+            raise MissingExtra("the Postgres driver", "postgres") from None
 
     @property
     def is_sqlite(self) -> bool:
@@ -158,7 +165,12 @@ class Database:
         if not self.is_sqlite:
             return True
         with self._errors(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            patience = connection.exec_driver_sql("PRAGMA busy_timeout").scalar()
+            connection.exec_driver_sql(
+                "PRAGMA busy_timeout=1000"
+            )  # a reader may take its time
             busy, *_ = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
+            connection.exec_driver_sql(f"PRAGMA busy_timeout={patience}")
         return not busy
 
     def integrity(self) -> list[str]:
@@ -196,12 +208,17 @@ class Database:
         if self.path is None:
             return None
         folder = self.path.parent / "backups"
-        folder.mkdir(exist_ok=True)
         target = folder / f"catalog-{version}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.db"
-        with self._errors(), self.engine.connect() as connection:
-            copy = _sqlite_module().connect(target)
-            connection.connection.driver_connection.backup(copy)  # type: ignore[union-attr]
-            copy.close()
+        module = _sqlite_module()
+        try:
+            folder.mkdir(exist_ok=True)
+            with self._errors(), self.engine.connect() as connection, contextlib.closing(module.connect(target)) as copy:
+                connection.connection.driver_connection.backup(copy)  # type: ignore[union-attr]
+        except OSError as problem:
+            raise cannot_write(target, problem) from problem
+        except module.Error as problem:  # straight from the driver
+            target.unlink(missing_ok=True)
+            raise _translate(str(problem), target) from problem
         return target
 
     def _migrate(self) -> None:
@@ -223,7 +240,8 @@ class Database:
         try:
             yield
         except DBAPIError as problem:
-            raise _translate(problem, self.path) from problem
+            server_fails = isinstance(problem, OperationalError) and self.path is None
+            raise _translate(str(problem.orig), self.path, server_fails=server_fails) from problem
         except OSError as problem:
             if problem.errno == errno.ENOSPC:
                 raise _disk_full() from problem
@@ -234,9 +252,12 @@ def _disk_full() -> DiskFull:
     return DiskFull("the disk is full; nothing was lost", hint="free some space and run the command again")
 
 
-def _translate(problem: DBAPIError, path: Path | None) -> StoreError:
-    """A database error as a sentence with the next step."""
-    text = str(problem.orig)
+def _not_an_address() -> UserError:
+    return UserError("store.database_url is no address of a Postgres database", hint="postgresql://USER@HOST/DATABASE")
+
+
+def _translate(text: str, path: Path | None, *, server_fails: bool = False) -> StoreError:
+    """What the database's driver said, as a sentence with the next step."""
     where = str(path) if path else "the database"
     if "locked" in text or "busy" in text:
         return Busy("another ragforge process is writing", hint="wait for it to end, then run the command again")
@@ -249,6 +270,6 @@ def _translate(problem: DBAPIError, path: Path | None) -> StoreError:
             f"{where} is damaged",
             hint="restore a backup from the workspace's backups/ folder, or export and start anew",
         )
-    if isinstance(problem, OperationalError) and path is None:
+    if server_fails:
         return StoreError("the database server does not answer", hint="check database_url and that the server runs")
-    return StoreError(f"the catalog refused: {text.splitlines()[0] if text else type(problem).__name__}")
+    return StoreError(f"the catalog refused: {text.splitlines()[0] if text else 'it gave no reason'}")

@@ -76,17 +76,19 @@ class SqlDocuments:
         return [key for key in self._session.execute(statement).scalars() if key.startswith(prefix)]
 
     def usage(self, scope: Scope, project: str) -> tuple[int, int]:
-        """How many documents and how many bytes the project holds, seen by the caller or not: limits count them."""
+        """How many documents and how many bytes the project holds, seen by the caller or not: limits count them.
+
+        Files that were too large to be stored are documents, but their bytes are not here.
+        """
         row = self._session.project(scope, project)
         documents = sa.func.count(t.versions.c.document.distinct())
-        statement = sa.select(documents, sa.func.coalesce(sa.func.sum(t.versions.c.size), 0)).where(
-            t.versions.c.project == row.ord
-        )
+        stored = sa.func.sum(t.versions.c.size).filter(t.versions.c.blob != "")
+        statement = sa.select(documents, sa.func.coalesce(stored, 0)).where(t.versions.c.project == row.ord)
         count, size = self._session.execute(statement).one()
         return int(count), int(size)
 
     def versions_with(self, scope: Scope, project: str, hashes: Sequence[str]) -> frozenset[str]:
-        """Which of these bytes (by sha256) the project holds."""
+        """Which of these bytes (by sha256) the project holds as text: those that could not be read may be tried again."""
         row = self._session.project(scope, project)
         found: set[str] = set()
         for batch in batches(hashes):
@@ -94,6 +96,7 @@ class SqlDocuments:
                 sa.select(t.versions.c.sha256)
                 .join(t.documents, t.documents.c.ord == t.versions.c.document)
                 .where(t.versions.c.project == row.ord, t.versions.c.sha256.in_(batch), cleared(scope))
+                .where(t.versions.c.status == str(Status.READY))
             )
             found.update(self._session.execute(statement).scalars())
         return frozenset(found)
@@ -348,6 +351,7 @@ class SqlDocuments:
     ) -> None:
         """Add a version's chunks to the generation being built. A version that left meanwhile is passed over."""
         row = self._session.project(scope, project)
+        self._session.lock(row.ord)
         if SqlProjects(self._session).building(scope, project) != generation:
             raise Outdated("another splitter or model was chosen meanwhile", hint="run the command again")
         version = self._session.execute(sa.select(t.versions).where(t.versions.c.ord == file.version)).one_or_none()

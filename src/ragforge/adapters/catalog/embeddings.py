@@ -8,11 +8,12 @@ import sqlalchemy as sa
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.projects import embedder_key
-from ragforge.adapters.catalog.unit import Session, batches, cleared, locator
+from ragforge.adapters.catalog.unit import Session, batches, by_any_model, cleared, locator
 from ragforge.domain.access import Scope
 from ragforge.domain.documents import breadcrumb
 from ragforge.domain.library import Generation, PendingChunk
 from ragforge.domain.tokens import Matrix
+from ragforge.errors import BadVectors
 from ragforge.ports import EmbedderCard
 
 
@@ -40,6 +41,7 @@ class SqlEmbeddings:
     def put(self, scope: Scope, project: str, card: EmbedderCard, hashes: Sequence[bytes], vectors: Matrix) -> None:
         row = self._session.project(scope, project)
         embedder = embedder_key(self._session, card)
+        self._require_dimension(embedder, card, vectors)
         self._session.insert_new(
             t.embeddings,
             [
@@ -47,6 +49,21 @@ class SqlEmbeddings:
                 for text_hash, vector in zip(hashes, vectors, strict=True)
             ],
         )
+
+    def _require_dimension(self, embedder: int, card: EmbedderCard, vectors: Matrix) -> None:
+        """A model's first vectors tell its dimension, for every process that comes after."""
+        if not len(vectors):
+            return
+        dimension = int(vectors.shape[1])
+        this = t.embedders.c.ord == embedder
+        unknown = t.embedders.c.dimension.is_(None)
+        self._session.execute(sa.update(t.embedders).where(this, unknown).values(dimension=dimension))
+        expected = self._session.execute(sa.select(t.embedders.c.dimension).where(this)).scalar_one()
+        if dimension != expected:
+            raise BadVectors(
+                f"{card.name} sent vectors of {dimension} dimensions, earlier ones had {expected}",
+                hint="the model behind this name has changed: choose another with ragforge reindex --embedder",
+            )
 
     def sample(self, scope: Scope, project: str, document: str, limit: int) -> list[bytes]:
         """Some vectors that only this document's chunks use: what a proof of its deletion looks for."""
@@ -63,7 +80,7 @@ class SqlEmbeddings:
         statement = (
             sa.select(t.embeddings.c.vector)
             .join(t.chunks, t.chunks.c.text_hash == t.embeddings.c.text_hash)
-            .where(t.embeddings.c.project == row.ord, t.chunks.c.version.in_(versions), ~shared)
+            .where(t.embeddings.c.project == row.ord, by_any_model(), t.chunks.c.version.in_(versions), ~shared)
             .limit(limit)
         )
         return list(self._session.execute(statement).scalars())
@@ -98,6 +115,7 @@ class SqlEmbeddings:
     def sweep(self, scope: Scope, project: str) -> int:
         """Remove vectors that no chunk uses, and those of models no generation uses."""
         row = self._session.project(scope, project)
+        self._session.lock(row.ord)  # chunks that another node is publishing cannot be seen yet
         used_models = sa.select(t.generations.c.embedder).where(t.generations.c.project == row.ord)
         used = sa.exists().where(t.chunks.c.project == row.ord, t.chunks.c.text_hash == t.embeddings.c.text_hash)
         result = self._session.execute(

@@ -14,8 +14,11 @@ from sqlalchemy import Row
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.unit import Session, moment, reached
 from ragforge.domain.access import Scope
-from ragforge.domain.library import Job, JobState, Progress
+from ragforge.domain.library import FOREGROUND, Job, JobState, Progress
 from ragforge.errors import NotFound
+
+_KEPT_MILLISECONDS = 30 * 24 * 3600 * 1000
+"""How long a job that ended is remembered."""
 
 STRIKES = 3
 """A job whose worker died or failed this often is quarantined."""
@@ -121,9 +124,21 @@ class SqlJobs:
         )
         rows = self._session.execute(lapsed.with_for_update(skip_locked=True)).all()
         for row in rows:
-            state = JobState.CANCELLED if row.cancel_requested else _after_failure(row.attempts)
-            self._close([row.ord], state, "its worker ended without a word")
+            state = _after_failure(row.attempts)
+            if row.cancel_requested:
+                state = JobState.CANCELLED
+            elif json.loads(row.payload).get(FOREGROUND):
+                state = JobState.FAILED
+            self._close([row.ord], state, "its process ended without a word; run the command again")
+        self._forget_old(scope)
         return len(rows)
+
+    def _forget_old(self, scope: Scope) -> None:
+        ended = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
+        before = self._session.now() - _KEPT_MILLISECONDS
+        self._session.execute(
+            sa.delete(t.jobs).where(t.jobs.c.state.in_(map(str, ended)), t.jobs.c.updated_at < before, _visible(scope))
+        )
 
     # -- helpers
 

@@ -21,6 +21,9 @@ from ragforge.ports import EmbedderCard
 
 LIVE, BUILDING, RETIRED = "live", "building", "retired"
 
+_NAMES = 0
+"""The lock under which a project takes its name; no project has this key."""
+
 
 class SqlProjects:
     def __init__(self, session: Session) -> None:
@@ -31,6 +34,7 @@ class SqlProjects:
     ) -> Project:
         session = self._session
         _require_owner(scope)
+        session.lock(_NAMES)
         if session.execute(sa.select(t.projects.c.ord).where(t.projects.c.slug == slug)).first():
             raise UserError(f"project {slug!r} exists already", hint="choose another name")
         (key,) = session.keys(t.projects, 1)
@@ -59,6 +63,7 @@ class SqlProjects:
     def rename(self, scope: Scope, project: str, name: str, slug: str) -> None:
         row = self._session.project(scope, project)
         _require_owner(scope)
+        self._session.lock(_NAMES)
         taken = sa.select(t.projects.c.ord).where(t.projects.c.slug == slug, t.projects.c.ord != row.ord)
         if self._session.execute(taken).first():
             raise UserError(f"project {slug!r} exists already", hint="choose another name")
@@ -66,6 +71,8 @@ class SqlProjects:
 
     def remove(self, scope: Scope, project: str) -> None:
         row = self._session.project(scope, project)
+        _require_all_documents(scope)
+        self._session.lock(row.ord)
         self._session.execute(sa.delete(t.projects).where(t.projects.c.ord == row.ord))
 
     def org_context(self, scope: Scope, project: str) -> str:
@@ -85,6 +92,7 @@ class SqlProjects:
         """The generation being built with these settings: the unfinished one if it has them, else a new one."""
         row = self._session.project(scope, project)
         _require_all_documents(scope)
+        self._session.lock(row.ord)
         live, building = self.live(scope, project), self.building(scope, project)
         if building and (building.chunker, building.embedder_fingerprint) == (chunker, embedder.fingerprint):
             return building
@@ -100,6 +108,7 @@ class SqlProjects:
     def abandon(self, scope: Scope, project: str) -> None:
         """Give up the unfinished generation; `sweep` clears its rows."""
         row = self._session.project(scope, project)
+        self._session.lock(row.ord)
         self._set_state(row.ord, BUILDING, RETIRED)
 
     def swap(self, scope: Scope, project: str) -> None:
@@ -126,6 +135,7 @@ class SqlProjects:
     def sweep(self, scope: Scope, project: str, limit: int) -> int:
         """Remove rows that only retired generations used, at most `limit` versions' worth. Returns how many."""
         session, row = self._session, self._session.project(scope, project)
+        session.lock(row.ord)
         versions = sa.select(t.versions.c.ord).where(t.versions.c.project == row.ord)
         stale = (
             sa.select(t.sections.c.version)
@@ -239,9 +249,9 @@ def _require_owner(scope: Scope) -> None:
 
 
 def _require_all_documents(scope: Scope) -> None:
-    """Documents the caller cannot see would drop out of a generation the caller builds."""
+    """Documents the caller cannot see would drop out of a generation the caller builds, or go with the project."""
     if scope.clearance < max(Clearance):
-        raise NotAllowed("indexing a project anew needs clearance for all its documents", hint="ask its owner")
+        raise NotAllowed("this needs clearance for all documents of the project", hint="ask its owner")
 
 
 def embedder_key(session: Session, card: EmbedderCard) -> int:

@@ -15,13 +15,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from ragforge.adapters.catalog import tables as t
-from ragforge.adapters.catalog.unit import Session, batches, locator_columns
+from ragforge.adapters.catalog.unit import Session, batches, by_any_model, locator_columns
 from ragforge.domain.documents import Parsed, Reason, Split, chunk_id, version_id
 from ragforge.domain.library import Generation, Labels, Op, Outcome, Publication, Published, Status
 from ragforge.errors import Outdated
 
 STRIKES = 3
 """A file that broke its parser this often is quarantined."""
+
+_ATTRIBUTES = ("source_type", "tags", "confidentiality", "enabled")
 
 _STRIKE_REASONS = frozenset({Reason.TIMEOUT, Reason.MEMORY, Reason.CRASHED})
 
@@ -33,7 +35,8 @@ class _Document:
     live: int | None
     latest: int | None
     sources: int
-    new: bool = False
+    attributes: dict[str, Any]
+    """What people said of it."""
 
 
 @dataclass(slots=True)
@@ -95,15 +98,12 @@ class Publisher:
         self._sources = self._known_sources([f.source.key for f in files])
         self._add_versions(t.versions.c.sha256, [f.source.sha256 for f in files])
         owners = set(self._sources.values()) | {v.document for v in self._versions.values()}
-        counts = sa.select(t.sources.c.document, sa.func.count().label("n")).group_by(t.sources.c.document).subquery()
+        count = sa.select(sa.func.count()).where(t.sources.c.document == t.documents.c.ord).scalar_subquery()
         for batch in batches(owners):
-            statement = (
-                sa.select(t.documents, sa.func.coalesce(counts.c.n, 0).label("n"))
-                .outerjoin(counts, counts.c.document == t.documents.c.ord)
-                .where(t.documents.c.ord.in_(batch))
-            )
+            statement = sa.select(t.documents, count.label("n")).where(t.documents.c.ord.in_(batch))
             for row in self._session.execute(statement):
-                self._documents[row.ord] = _Document(row.ord, row.id, row.live, row.latest, row.n)
+                said = {name: row._mapping[name] for name in _ATTRIBUTES}
+                self._documents[row.ord] = _Document(row.ord, row.id, row.live, row.latest, row.n, said)
         held = {key for d in self._documents.values() for key in (d.live, d.latest) if key is not None}
         self._add_versions(t.versions.c.ord, held)
 
@@ -163,7 +163,7 @@ class Publisher:
         elif owner is not None and self._documents[owner].sources == 1:
             document = self._documents[owner]
         else:
-            document = self._new_document(file.source.name, file.labels)
+            document = self._new_document(file, owner)
             obsolete += self._leave(owner)
         replaced = document.live is not None
         obsolete += self._set_version(file, document, known)
@@ -228,18 +228,17 @@ class Publisher:
 
     # -- rows
 
-    def _new_document(self, name: str, labels: Labels) -> _Document:
-        document = _Document(next(self._document_keys), secrets.token_hex(8), None, None, 1, new=True)
+    def _new_document(self, file: Publication, owner: int | None) -> _Document:
+        """A document for new bytes. What was said of the one its path leaves still holds: an edit declassifies nothing."""
+        said = _attributes(file.labels) if owner is None else self._documents[owner].attributes
+        document = _Document(next(self._document_keys), secrets.token_hex(8), None, None, 1, said)
         self._documents[document.key] = document
         self._rows.documents[document.key] = {
             "ord": document.key,
             "id": document.id,
             "project": self._project,
-            "name": name,
-            "source_type": labels.source_type,
-            "tags": json.dumps(labels.tags, ensure_ascii=False),
-            "confidentiality": int(labels.confidentiality),
-            "enabled": True,
+            "name": file.source.name,
+            **said,
             "created_at": self._now,
         }
         return document
@@ -349,6 +348,15 @@ class Publisher:
         session.insert(t.sources, rows)
 
 
+def _attributes(labels: Labels) -> dict[str, Any]:
+    return {
+        "source_type": labels.source_type,
+        "tags": json.dumps(labels.tags, ensure_ascii=False),
+        "confidentiality": int(labels.confidentiality),
+        "enabled": True,
+    }
+
+
 def split_rows(
     text: str,
     split: Split,
@@ -432,7 +440,9 @@ def drop_unused_vectors(session: Session, project: int, hashes: Collection[bytes
     used = sa.exists().where(t.chunks.c.project == project, t.chunks.c.text_hash == t.embeddings.c.text_hash)
     for batch in batches(set(hashes)):
         result = session.execute(
-            sa.delete(t.embeddings).where(t.embeddings.c.project == project, t.embeddings.c.text_hash.in_(batch), ~used)
+            sa.delete(t.embeddings).where(
+                t.embeddings.c.project == project, by_any_model(), t.embeddings.c.text_hash.in_(batch), ~used
+            )
         )
         dropped += int(result.rowcount)
     return dropped

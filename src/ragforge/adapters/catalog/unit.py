@@ -62,6 +62,11 @@ def reached(scope: Scope, project: sa.ColumnElement[int]) -> sa.ColumnElement[bo
     return project.in_(sa.select(t.projects.c.ord).where(t.projects.c.id.in_(scope.projects)))
 
 
+def by_any_model() -> sa.ColumnElement[bool]:
+    """True of every vector; but with the models named, their index finds a text's vectors without reading them all."""
+    return t.embeddings.c.embedder.in_(sa.select(t.embedders.c.ord))
+
+
 class Session:
     """One transaction's connection, with the few things every part needs."""
 

@@ -24,10 +24,13 @@ _loops: dict[int, asyncio.AbstractEventLoop] = {}
 def run(work: Coroutine[Any, Any, T], cancel: Cancel) -> T:
     """Wait for work on the background loop; a cancel stops it in the middle of a request or a sleep."""
     future = asyncio.run_coroutine_threadsafe(work, _loop())
-    while not future.done():
-        wait([future], timeout=_POLL_SECONDS)
-        if cancel.is_set and future.cancel():
-            wait([future], timeout=_CLEAN_UP_SECONDS)
+    try:
+        while not future.done():
+            wait([future], timeout=_POLL_SECONDS)
+            if cancel.is_set and future.cancel():
+                wait([future], timeout=_CLEAN_UP_SECONDS)
+    finally:
+        future.cancel()  # an interrupted wait must not leave a request going on; one that is done does not mind
     try:
         return future.result()
     except CancelledError:

@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import math
 import struct
+from itertools import pairwise
 from typing import Any
 
 from ragforge.domain.documents import Mark, Parsed, ParseFailure, Reason, TextKind
+from ragforge.ingest.parse.text import MAX_CHARACTERS, clean
 
 MESSAGE_LENGTH = struct.Struct("<I")
 """What stands before a request to the launcher."""
@@ -20,7 +22,9 @@ MESSAGE_LENGTH = struct.Struct("<I")
 _LENGTHS = struct.Struct("<QQQ")
 _MARK = struct.Struct("<qqddq")  # offset, page, start, end, place among the speakers; -1 or NaN for none
 _LARGEST_FACTS = 1_000_000
-_LONGEST_MESSAGE = 1_000
+_LONGEST_STRING = 1_000
+_MOST_MARKS = 500_000
+_INSIDE_CHARACTER = bytes(range(0x80, 0xC0))
 
 
 def encode(result: Parsed | ParseFailure) -> bytes:
@@ -43,13 +47,15 @@ def encode(result: Parsed | ParseFailure) -> bytes:
     return _join(facts, marks, result.text.encode("utf-8", "replace"))
 
 
-def decode(frame: bytes | bytearray) -> Parsed | ParseFailure:
+def decode(frame: bytes | bytearray, most_characters: int = MAX_CHARACTERS) -> Parsed | ParseFailure:
     """The result in `frame`. Raises ValueError for anything that `encode` would not have written."""
     if len(frame) < _LENGTHS.size:
         raise ValueError("answer cut short")
     lengths = _LENGTHS.unpack_from(frame)
     if sum(lengths) + _LENGTHS.size != len(frame) or lengths[0] > _LARGEST_FACTS or lengths[1] % _MARK.size:
         raise ValueError("answer of the wrong length")
+    if lengths[1] > _MOST_MARKS * _MARK.size:
+        raise ValueError("too many marks")
     view = memoryview(frame)
     marks_at = _LENGTHS.size + lengths[0]
     text_at = marks_at + lengths[1]
@@ -60,14 +66,17 @@ def decode(frame: bytes | bytearray) -> Parsed | ParseFailure:
     if not isinstance(facts, dict):
         raise ValueError("facts of the wrong kind")
     if "reason" in facts:
-        message, hint = (_string(facts.get(key))[:_LONGEST_MESSAGE] for key in ("message", "hint"))
+        message, hint = (_string(facts.get(key)) for key in ("message", "hint"))
         return ParseFailure(Reason(facts["reason"]), message, hint)
-    text = str(view[text_at:], "utf-8")
+    text = _text(view[text_at:], most_characters)
     speakers = _strings(facts.get("speakers"))
+    marks = tuple(_mark(record, len(text), speakers) for record in _MARK.iter_unpack(view[marks_at:text_at]))
+    if any(mark.offset < before.offset for before, mark in pairwise(marks)):
+        raise ValueError("marks out of order")
     return Parsed(
         text=text,
         kind=TextKind(_string(facts.get("kind"))),
-        marks=tuple(_mark(record, len(text), speakers) for record in _MARK.iter_unpack(view[marks_at:text_at])),
+        marks=marks,
         title=None if facts.get("title") is None else _string(facts["title"]),
         notes=_strings(facts.get("notes")),
     )
@@ -78,9 +87,19 @@ def _join(facts: dict[str, Any], marks: bytes, text: bytes) -> bytes:
     return b"".join((_LENGTHS.pack(len(header), len(marks), len(text)), header, marks, text))
 
 
+def _text(data: memoryview, most_characters: int) -> str:
+    """The text, unless it is longer than allowed; counted first, since one wide character widens all others."""
+    if len(data) > most_characters and len(bytes(data).translate(None, _INSIDE_CHARACTER)) > most_characters:
+        raise ValueError("more text than allowed")
+    text = str(data, "utf-8")
+    if "\0" in text:
+        raise ValueError("text that no store can hold")
+    return text
+
+
 def _mark(record: tuple[Any, ...], length: int, speakers: tuple[str, ...]) -> Mark:
     offset, page, start, end, speaker = record
-    if not 0 <= offset <= length or page < -1 or not -1 <= speaker < len(speakers) or math.inf in (start, end):
+    if not 0 <= offset <= length or page < -1 or not -1 <= speaker < len(speakers) or math.isinf(start + end):
         raise ValueError("a mark outside the text")
     return Mark(
         offset,
@@ -92,9 +111,10 @@ def _mark(record: tuple[Any, ...], length: int, speakers: tuple[str, ...]) -> Ma
 
 
 def _string(value: object) -> str:
+    """A short text, cleaned: what is no UTF-8 or holds a NUL would stop the store."""
     if not isinstance(value, str):
         raise ValueError("no text where text belongs")
-    return value
+    return clean(value[:_LONGEST_STRING])
 
 
 def _strings(value: object) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ def verdict(ending: Ending, frame: bytes | bytearray, limits: Limits) -> Parsed 
         return out_of_memory(limits)
     if ending.code == 0:
         try:
-            return frames.decode(frame)
+            return frames.decode(frame, limits.output_characters)
         except ValueError as problem:
             return ParseFailure(Reason.CRASHED, f"the parser gave no readable answer ({problem})", "report the file")
     name = _name(ending.code)

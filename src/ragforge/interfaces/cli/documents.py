@@ -199,7 +199,7 @@ def _chunk_text(chunk: Chunk) -> str:
 def remove(common: Common, ids: Ids, yes: Yes = False, dry_run: DryRun = False) -> None:
     """Remove files for good: bytes, text, chunks, vectors and summary. Prints the proof."""
     with common.open() as forge:
-        documents = list({d.id: d for d in (forge.document(id, project=common.project_name) for id in ids)}.values())
+        documents = forge.find(ids, project=common.project_name)
         if dry_run:
             _print_plan(common, documents)
             return
@@ -248,6 +248,9 @@ def print_proof(removal: Removal) -> None:
     searched = f"{size_text(removal.bytes_scanned)} of the workspace searched"
     if removal.erased:
         print_data(f"{paint('erased', 'green')}   {plain(removal.name)}: {gone}; {searched}, nothing of it found")
+        return
+    if not removal.searched:
+        print_data(f"{paint('removed', 'green')}  {plain(removal.name)}: {gone}; others of this many were searched for")
         return
     word = "remains" if removal.remains else "pending"
     print_data(f"{paint(word, 'red' if removal.remains else 'yellow')}  {plain(removal.name)}: {gone}; {searched}")
