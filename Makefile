@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 export RAGFORGE_MODELS := $(CURDIR)/.cache/models
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check bench prove docs setup models clean
+.PHONY: demo test check bench bench-peers prove docs setup models clean
 
 ## a sample project, built and listed
 demo: models
@@ -31,9 +31,16 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-## speed and memory of ingestion, on the folder in BENCH_DOCS
+## ingestion measured: DOCS is a folder of Markdown, FILES one of all kinds (by default the shared data beside the clone)
 bench: models
-	$(BIN)/python -m bench.ingest $(BENCH_ARGS)
+	$(BIN)/python -m bench.ingest $(if $(DOCS),--docs $(DOCS))
+	$(BIN)/python -m bench.files $(if $(FILES),--files $(FILES))
+
+## the frameworks that `bench` compares with, each in an environment of its own
+bench-peers:
+	$(PYTHON) -m venv .cache/peers/llamaindex && .cache/peers/llamaindex/bin/pip install -q llama-index-core llama-index-readers-file
+	$(PYTHON) -m venv .cache/peers/langchain && .cache/peers/langchain/bin/pip install -q langchain-community langchain-text-splitters langchain-chroma
+	$(PYTHON) -m venv .cache/peers/haystack && .cache/peers/haystack/bin/pip install -q haystack-ai
 
 ## the same tests with the full counts, and a record of the figures in docs/proof.json
 prove: check models

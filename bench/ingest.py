@@ -6,6 +6,7 @@ process of its own.
     overhead   CPU ms per leaf beyond tokenising and embedding, with the hashing embedder; everything durable
     unchanged  the same folder added again
     changed    one file in a hundred changed: how many passages are embedded
+    peers      other frameworks on the same folder, where `make bench-peers` has installed them
     minilm     leaves per second through the whole path, beside raw onnxruntime on the same passages
 """
 
@@ -20,10 +21,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench import peers
 from ragforge import Ragforge
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.library import FileResult, Outcome, Progress
@@ -227,9 +229,14 @@ def main() -> None:
     for part in ("overhead", "changed", "minilm"):
         command = [sys.executable, "-m", "bench.ingest", "--part", part, "--docs", str(arguments.docs)]
         done = subprocess.run([*command, "--files", str(arguments.files)], capture_output=True, text=True, check=True)
-        print(f"{part}:")
-        for key, value in json.loads(done.stdout).items():
-            print(f"    {key:<24}{value}")
+        _show(part, json.loads(done.stdout))
+    _show("peers, same folder, near-free embedder", peers.figures(arguments.docs))
+
+
+def _show(title: str, figures: Mapping[str, object]) -> None:
+    print(f"{title}:")
+    for key, value in figures.items():
+        print(f"    {key:<24}{value}")
 
 
 if __name__ == "__main__":

@@ -75,6 +75,7 @@ def haystack(docs: Path, workspace: Path) -> int:
     from haystack.components.converters import TextFileToDocument
     from haystack.components.preprocessors import DocumentSplitter
     from haystack.document_stores.in_memory import InMemoryDocumentStore
+    from haystack.document_stores.types import DuplicatePolicy
 
     paths: list[str | Path] = sorted(path for path in docs.rglob("*") if path.is_file())
     documents = TextFileToDocument().run(sources=paths)["documents"]
@@ -84,7 +85,7 @@ def haystack(docs: Path, workspace: Path) -> int:
     for chunk in chunks:
         chunk.embedding = vector(chunk.content or "")
     store = InMemoryDocumentStore()
-    store.write_documents(chunks)
+    store.write_documents(chunks, policy=DuplicatePolicy.OVERWRITE)
     store.save_to_disk(str(workspace))
     return len(chunks)
 
@@ -100,7 +101,8 @@ def figures(docs: Path) -> dict[str, str]:
         with tempfile.TemporaryDirectory() as folder:
             command = [str(python), "-m", "bench.peers", name, str(docs), str(Path(folder) / "store")]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
-        found[name] = done.stdout.strip() or f"failed: {done.stderr.strip().splitlines()[-1]}"
+        said = done.stdout if done.returncode == 0 else done.stderr
+        found[name] = said.strip().splitlines()[-1]
     return found
 
 

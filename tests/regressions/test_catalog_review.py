@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 from sqlalchemy import event
 
-from ragforge.adapters.catalog import database
 from ragforge.adapters.catalog.catalog import SqlCatalog
 from ragforge.adapters.catalog.database import Database
 from ragforge.domain.access import Clearance, Scope
@@ -74,7 +74,7 @@ def test_a_model_cannot_change_its_dimension(shelf: Shelf) -> None:
     card = EmbedderCard("far:model", "far:model/1", None)
     with shelf.catalog.write() as unit:
         unit.embeddings.put(shelf.scope, shelf.id, card, [hash_of("a")], np.ones((1, 8), np.float32))
-    with pytest.raises(BadVectors, match="6 dimensions.*8"), shelf.catalog.write() as unit:
+    with pytest.raises(BadVectors, match=r"6 dimensions.*8"), shelf.catalog.write() as unit:
         unit.embeddings.put(shelf.scope, shelf.id, card, [hash_of("b")], np.ones((1, 6), np.float32))
 
 
@@ -174,7 +174,7 @@ def test_a_missing_driver_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object, **__: object) -> None:
         raise ModuleNotFoundError("No module named 'psycopg'")
 
-    monkeypatch.setattr(database.sa, "create_engine", missing)
+    monkeypatch.setattr(sa, "create_engine", missing)
     with pytest.raises(MissingExtra):
         Database.postgres("postgresql://localhost/x")
 

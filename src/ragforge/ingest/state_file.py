@@ -39,13 +39,15 @@ def project_state(documents: Sequence[Document], org_context: str) -> str:
 
 def write_if_changed(path: Path, content: str) -> bool:
     """Replace the file in one step. True if it was another before."""
-    if path.exists() and path.read_text(encoding="utf-8") == content:
-        return False
+    data = content.encode()
+    with suppress(OSError):  # absent, or something else in its place
+        if path.read_bytes() == data:
+            return False
     beside = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")  # others may be writing it too
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(content)
+        with beside.open("wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from ragforge.domain.documents import Mark, Parsed, ParseFailure, Reason, TextKind
 from ragforge.ingest.jail import frames
+from ragforge.ingest.parse.text import clean
 
-words = some.text(some.characters(exclude_categories=["Cs"]), max_size=20)
+words = some.text(some.characters(exclude_categories=["Cs"]), max_size=20).map(clean)
 seconds = some.none() | some.floats(0, 1e9)
 
 
@@ -27,7 +30,7 @@ def parsed(draw: some.DrawFn) -> Parsed:
     return Parsed(
         text,
         draw(some.sampled_from(TextKind)),
-        tuple(draw(some.lists(mark, max_size=5))),
+        tuple(sorted(draw(some.lists(mark, max_size=5)), key=lambda mark: mark.offset)),
         draw(some.none() | words),
         tuple(draw(some.lists(words, max_size=3))),
     )
@@ -69,3 +72,40 @@ def test_broken_characters_keep_their_places() -> None:
     decoded = frames.decode(frames.encode(Parsed("a\ud800b", marks=(Mark(2, page=1),))))
     assert isinstance(decoded, Parsed)
     assert (len(decoded.text), decoded.text[2]) == (3, "b")
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        pytest.param(Parsed("abc", marks=(Mark(2, page=1), Mark(1, page=2))), id="marks out of order"),
+        pytest.param(Parsed("abc", marks=(Mark(0, start=-math.inf, end=1.0),)), id="before all time"),
+        pytest.param(Parsed("abc", marks=(Mark(0, start=1.0, end=1e300),)), id="after all time"),
+        pytest.param(Parsed("a\0c"), id="NUL"),
+        pytest.param(Parsed("abcdefghijk"), id="longer than allowed"),
+        pytest.param(Parsed("é" * 11), id="longer than allowed, not ASCII"),
+    ],
+)
+def test_a_lie_is_refused(lie: Parsed) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        frames.decode(frames.encode(lie), most_characters=10)
+
+
+def test_length_is_counted_in_characters() -> None:
+    decoded = frames.decode(frames.encode(Parsed("é" * 10)), most_characters=10)
+    assert isinstance(decoded, Parsed)
+    assert decoded.text == "é" * 10
+
+
+def test_too_many_marks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "_MOST_MARKS", 2)
+    with pytest.raises(ValueError, match="marks"):
+        frames.decode(frames.encode(Parsed("abc", marks=(Mark(0, page=1),) * 3)))
+
+
+def test_small_facts_can_be_stored_and_printed() -> None:
+    decoded = frames.decode(frames.encode(Parsed("x", title="a\ud800\0\x1b[2Jb" + "c" * 5000, notes=("n\udcff",))))
+    assert isinstance(decoded, Parsed)
+    assert decoded.title is not None
+    assert decoded.title.startswith("a[2Jbc")
+    assert len(decoded.title) <= 1000
+    assert decoded.notes == ("n",)

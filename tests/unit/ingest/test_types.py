@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import time
 import zipfile
 
 import pytest
@@ -221,6 +222,14 @@ def test_looks_decide_where_the_name_does_not(data: bytes, name: str, expected: 
 
 def test_a_few_control_bytes_do_not_make_a_log_binary() -> None:
     assert kind(b"line of a log\n" * 100 + b"\0" + b"more\n" * 100, "a.log").parser == "text"
+
+
+@pytest.mark.parametrize("name", ["page", "page.xml"])
+@pytest.mark.parametrize("opening", [b"<!---->", b"<!-- ", b"<!-- --> ", b"{ ", b"[ ", b"#! /", b"From: "])
+def test_the_look_of_a_text_takes_no_time(opening: bytes, name: str) -> None:
+    began = time.process_time()
+    kind(opening * 10_000 + b"x", name)
+    assert time.process_time() - began < 1
 
 
 @settings(max_examples=100, deadline=None)

@@ -166,9 +166,7 @@ class Database:
             return True
         with self._errors(), self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             patience = connection.exec_driver_sql("PRAGMA busy_timeout").scalar()
-            connection.exec_driver_sql(
-                "PRAGMA busy_timeout=1000"
-            )  # a reader may take its time
+            connection.exec_driver_sql("PRAGMA busy_timeout=1000")  # a reader may take its time
             busy, *_ = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
             connection.exec_driver_sql(f"PRAGMA busy_timeout={patience}")
         return not busy
@@ -212,7 +210,11 @@ class Database:
         module = _sqlite_module()
         try:
             folder.mkdir(exist_ok=True)
-            with self._errors(), self.engine.connect() as connection, contextlib.closing(module.connect(target)) as copy:
+            with (
+                self._errors(),
+                self.engine.connect() as connection,
+                contextlib.closing(module.connect(target)) as copy,
+            ):
                 connection.connection.driver_connection.backup(copy)  # type: ignore[union-attr]
         except OSError as problem:
             raise cannot_write(target, problem) from problem

@@ -88,7 +88,7 @@ class SqlDocuments:
         return int(count), int(size)
 
     def versions_with(self, scope: Scope, project: str, hashes: Sequence[str]) -> frozenset[str]:
-        """Which of these bytes (by sha256) the project holds as text: those that could not be read may be tried again."""
+        """Which of these bytes (by sha256) the project holds as text; what could not be read may be tried again."""
         row = self._session.project(scope, project)
         found: set[str] = set()
         for batch in batches(hashes):

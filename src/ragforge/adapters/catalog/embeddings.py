@@ -77,10 +77,10 @@ class SqlEmbeddings:
         shared = sa.exists().where(
             other.c.project == row.ord, other.c.text_hash == t.chunks.c.text_hash, other.c.version.not_in(versions)
         )
+        own = sa.select(t.chunks.c.text_hash).where(t.chunks.c.version.in_(versions), ~shared)
         statement = (
             sa.select(t.embeddings.c.vector)
-            .join(t.chunks, t.chunks.c.text_hash == t.embeddings.c.text_hash)
-            .where(t.embeddings.c.project == row.ord, by_any_model(), t.chunks.c.version.in_(versions), ~shared)
+            .where(t.embeddings.c.project == row.ord, by_any_model(), t.embeddings.c.text_hash.in_(own))
             .limit(limit)
         )
         return list(self._session.execute(statement).scalars())

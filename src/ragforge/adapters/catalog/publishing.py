@@ -229,7 +229,7 @@ class Publisher:
     # -- rows
 
     def _new_document(self, file: Publication, owner: int | None) -> _Document:
-        """A document for new bytes. What was said of the one its path leaves still holds: an edit declassifies nothing."""
+        """A document for new bytes. What was said of the one its path leaves still holds: an edit opens nothing."""
         said = _attributes(file.labels) if owner is None else self._documents[owner].attributes
         document = _Document(next(self._document_keys), secrets.token_hex(8), None, None, 1, said)
         self._documents[document.key] = document

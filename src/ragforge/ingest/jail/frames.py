@@ -24,6 +24,7 @@ _MARK = struct.Struct("<qqddq")  # offset, page, start, end, place among the spe
 _LARGEST_FACTS = 1_000_000
 _LONGEST_STRING = 1_000
 _MOST_MARKS = 500_000
+_LONGEST_TIME = 1e12
 _INSIDE_CHARACTER = bytes(range(0x80, 0xC0))
 
 
@@ -99,8 +100,10 @@ def _text(data: memoryview, most_characters: int) -> str:
 
 def _mark(record: tuple[Any, ...], length: int, speakers: tuple[str, ...]) -> Mark:
     offset, page, start, end, speaker = record
-    if not 0 <= offset <= length or page < -1 or not -1 <= speaker < len(speakers) or math.isinf(start + end):
+    if not 0 <= offset <= length or page < -1 or not -1 <= speaker < len(speakers):
         raise ValueError("a mark outside the text")
+    if any(not 0 <= time <= _LONGEST_TIME for time in (start, end) if not math.isnan(time)):
+        raise ValueError("a time that no recording has")
     return Mark(
         offset,
         None if page == -1 else page,

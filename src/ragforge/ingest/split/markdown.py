@@ -64,7 +64,7 @@ _MARKUP = re.compile(r"[`*_\[\]<>{}\\~!&]")
 _LINK = re.compile(r"!?\[([^\[\]]*)\](?:\([^()]*\)|\[[^\[\]]*\])?")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>|<!--(?:(?!<!--).)*?-->")
 _ATTRIBUTES = re.compile(r"\s*\{[#.:][^{}]*\}\s*$")
-_EMPHASIS = re.compile(r"`+|\*+|~~+|(?<!\w)_+|_+(?!\w)|\\(?=[!-/:-@\[-`{-~])")
+_EMPHASIS = re.compile(r"`+|\*+|~~+|(?<!\w)_+|(?<!_)_++(?!\w)|\\(?=[!-/:-@\[-`{-~])")
 
 
 def plain_title(title: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 # A run of terminators, closing quotes or emphasis, then space; in Chinese and Japanese no space is needed.
-_END = re.compile(r"[.!?…؟۔।॥]++([\"'”’»)\]*_]*+)\s++|[。！？｡]++[\"'”’»)\]」』）】》]*+\s*+")
+_END = re.compile(r"(?<![.!?…؟۔।॥])[.!?…؟۔।॥]++([\"'”’»)\]*_]*+)\s++|[。！？｡]++[\"'”’»)\]」』）】》]*+\s*+")
 _PAUSE = ("…", "..")
 _REACH = 12  # characters before a full stop that decide whether it ends a sentence
 _BEFORE = r"(?:^|[\s(\"'“‘«\[*_/])"

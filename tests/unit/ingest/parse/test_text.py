@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
 
 import pytest
@@ -43,6 +44,20 @@ def test_clean_is_idempotent(text: str) -> None:
 )
 def test_clean(dirty: str, expected: str) -> None:
     assert clean(dirty) == expected
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0316" * 200_000, "\u0301" * 200_000 + "\u0316" * 200_000, "\u0f73" * 200_000])
+def test_heaps_of_marks_take_no_time(marks: str) -> None:
+    began = time.process_time()
+    text = clean(f"a{marks}b")
+    assert time.process_time() - began < 2
+    assert (text[0], text[-1]) in (("a", "b"), ("á", "b"))
+    assert len(text) < 100
+
+
+def test_as_many_marks_as_a_letter_may_have_stay() -> None:
+    assert unicodedata.normalize("NFD", clean("a" + "\u0301\u0316" * 15)) == "a" + "\u0316" * 15 + "\u0301" * 15
+    assert clean("e\u0301" + "─" * 100) == "é" + "─" * 100
 
 
 def test_marks_stand_at_the_offsets_of_cleaned_text() -> None:

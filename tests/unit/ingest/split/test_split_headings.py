@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -129,3 +131,11 @@ def test_a_path_drops_the_headings_that_are_left() -> None:
 def test_an_unclosed_fence_runs_to_the_end() -> None:
     assert scan("# A\n\n```\n# b\n\n# c\n").headings[-1].path == ("A",)
     assert split_text("# A\n\n```\n# b\n").leaves[0].locator.path == ("A",)
+
+
+@pytest.mark.parametrize("line", ["# " + "<!--" * 240, "# a" + " " * 950 + "`", "# " + "[a](" * 230, "# " + "*_`" * 300, "# a" + "_" * 950 + "b"])
+def test_hostile_headings_take_no_time(line: str) -> None:
+    text = f"{line}\n" * (300_000 // len(line))
+    began = time.process_time()
+    scan(text)
+    assert time.process_time() - began < 0.5

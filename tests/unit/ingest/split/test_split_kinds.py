@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -103,6 +105,22 @@ def test_definitions_are_found_with_what_stands_right_above(source: str, expecte
     assert [".".join(heading.path) for heading in found] == [name for _, name in expected]
     for heading, (begins, _) in zip(found, expected, strict=True):
         assert source[heading.start :].lstrip().startswith(begins)
+
+
+@pytest.mark.parametrize("line", ["func (" + "a" * 480, "func (" + "a " * 230, "fn " + "(" * 450, "template<" * 50])
+def test_hostile_lines_of_code_take_no_time(line: str) -> None:
+    source = f"{line}\n" * (300_000 // len(line))
+    began = time.process_time()
+    code.scan(source)
+    assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize("scan", [lines.scan_data, lambda text: lines.scan_transcript(text, ())])
+def test_a_long_blank_in_a_line_takes_no_time(scan: Callable[[str], object]) -> None:
+    text = f"a{' ' * 10_000}b\n" * 30
+    began = time.process_time()
+    scan(text)
+    assert time.process_time() - began < 0.5
 
 
 @given(SEEDS, st.integers(1, 30))
