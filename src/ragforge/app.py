@@ -7,6 +7,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -40,9 +41,9 @@ from ragforge.settings import Settings, load
 
 if TYPE_CHECKING:
     from ragforge.flows.ingest import Ingest
+    from ragforge.flows.remove import Remove
     from ragforge.flows.sync import Sync
 
-UNLABELLED = Labels()
 Event = TypeVar("Event")
 Paths = Sequence[str | os.PathLike[str]]
 
@@ -74,6 +75,11 @@ class Ragforge:
         created = make_workspace(settings.workspace, create=create)
         return cls(Parts(settings, embedders), access.owner(), created=created)
 
+    @classmethod
+    def outside(cls, settings: Settings) -> Self:
+        """Without a workspace: for models alone."""
+        return cls(Parts(settings), access.owner())
+
     def close(self) -> None:
         self._parts.close()
 
@@ -104,8 +110,17 @@ class Ragforge:
             return c.projects.all(self._scope)
 
     def project(self, slug: str) -> Project:
+        """A project by its slug, or by the name that gives it."""
         with self._parts.catalog.read() as c:
+            return self._known(c, slug)
+
+    def _known(self, c: Unit, slug: str) -> Project:
+        try:
             return c.projects.get(self._scope, slug)
+        except NotFound:
+            if slug_of(slug) == slug:
+                raise
+            return c.projects.get(self._scope, slug_of(slug))
 
     def rename_project(self, slug: str, name: str) -> Project:
         project = self.project(slug)
@@ -118,11 +133,10 @@ class Ragforge:
 
     def remove_project(self, slug: str) -> list[Removal]:
         """Remove a project with all its files; the proofs of their deletion come back."""
-        removals = list(self.removing([document.id for document in self.documents(project=slug)], project=slug))
-        with self._parts.catalog.write() as c:
-            c.projects.remove(self._scope, c.projects.get(self._scope, slug).id)
-        self._reconcile.forget_state(slug)
-        self._parts.catalog.flush()
+        known = self.project(slug)
+        with self._parts.in_flight.working(self._recover):
+            removals = list(self._remove.whole_project(self._scope, known.id, known.slug))
+            self._reconcile.forget_state(known.slug)
         return removals
 
     def _ensure_project(self, slug: str) -> Project:
@@ -144,7 +158,7 @@ class Ragforge:
         paths: str | os.PathLike[str] | Paths,
         *,
         project: str = "default",
-        labels: Labels = UNLABELLED,
+        labels: Labels | None = None,
         retry: bool = False,
         cancel: Cancel | None = None,
     ) -> AddReport:
@@ -160,7 +174,7 @@ class Ragforge:
         paths: Paths,
         *,
         project: str = "default",
-        labels: Labels = UNLABELLED,
+        labels: Labels | None = None,
         retry: bool = False,
         cancel: Cancel | None = None,
     ) -> Iterator[FileResult | Progress]:
@@ -175,7 +189,7 @@ class Ragforge:
         folder: str | os.PathLike[str],
         *,
         project: str = "default",
-        labels: Labels = UNLABELLED,
+        labels: Labels | None = None,
         cancel: Cancel | None = None,
         dry_run: bool = False,
         allow_empty: bool = False,
@@ -193,7 +207,7 @@ class Ragforge:
         folder: str | os.PathLike[str],
         *,
         project: str = "default",
-        labels: Labels = UNLABELLED,
+        labels: Labels | None = None,
         cancel: Cancel | None = None,
     ) -> Iterator[FileResult | Progress]:
         """Mirror a folder and keep doing it until `cancel` is set."""
@@ -204,7 +218,7 @@ class Ragforge:
 
     def documents(self, *, project: str = "default", status: Status | None = None) -> list[Document]:
         with self._parts.catalog.read() as c:
-            return c.documents.all(self._scope, c.projects.get(self._scope, project).id, status)
+            return c.documents.all(self._scope, self._known(c, project).id, status)
 
     def document(self, id: str, *, project: str = "default") -> Document:
         """A document by its id, the beginning of its id, its name or its path."""
@@ -213,12 +227,13 @@ class Ragforge:
     def find(self, ids: Sequence[str], *, project: str = "default") -> list[Document]:
         """Documents by id, the beginning of an id, name or path; each once."""
         with self._parts.catalog.read() as c:
-            known = c.projects.get(self._scope, project).id
+            known = self._known(c, project).id
             named = {id: self._named(c, known, project, id) for id in ids}
             found = {document.id: document for document in c.documents.get(self._scope, known, named.values())}
         return [found[name] for name in dict.fromkeys(named.values())]
 
     def _named(self, c: Unit, project: str, slug: str, id: str) -> str:
+        id = key_of(id)
         names = c.documents.find(self._scope, project, id)
         names = names or c.documents.find(self._scope, project, key_of(os.path.abspath(id)))
         if not names:
@@ -234,19 +249,16 @@ class Ragforge:
 
     def removing(self, ids: Sequence[str], *, project: str = "default") -> Iterator[Removal]:
         """Delete documents from everything; a proof follows for each."""
-        from ragforge.flows.remove import Remove
-
         known = self.project(project)
         documents = [document.id for document in self.find(ids, project=project)]
-        remove = Remove(self._parts.catalog, self._parts.blobs, self.workspace, self._reconcile.write_state)
         with self._parts.in_flight.working(self._recover):
-            yield from remove(self._scope, known.id, known.slug, documents)
+            yield from self._remove(self._scope, known.id, known.slug, documents)
 
     def enable(self, ids: Sequence[str], on: bool, *, project: str = "default") -> list[Document]:
         """Turn documents ON or OFF: OFF ones stay, but are never found."""
         documents = self.find(ids, project=project)
         with self._parts.catalog.write() as c:
-            known = c.projects.get(self._scope, project)
+            known = self._known(c, project)
             c.documents.enable(self._scope, known.id, [document.id for document in documents], on)
             return c.documents.get(self._scope, known.id, [document.id for document in documents])
 
@@ -262,7 +274,7 @@ class Ragforge:
         """Change what is said of documents: type, tags, confidentiality."""
         documents = self.find(ids, project=project)
         with self._parts.catalog.write() as c:
-            known = c.projects.get(self._scope, project)
+            known = self._known(c, project)
             names = [document.id for document in documents]
             c.documents.label(
                 self._scope, known.id, names, source_type=source_type, tags=tags, confidentiality=confidentiality
@@ -329,7 +341,7 @@ class Ragforge:
 
     def jobs(self, *, project: str | None = None) -> list[Job]:
         with self._parts.catalog.read() as c:
-            known = None if project is None else c.projects.get(self._scope, project).id
+            known = None if project is None else self._known(c, project).id
             return c.jobs.all(self._scope, known)
 
     def cancel_job(self, id: str) -> None:
@@ -360,6 +372,12 @@ class Ragforge:
         return Sync(self._ingest)
 
     @cached_property
+    def _remove(self) -> Remove:
+        from ragforge.flows.remove import Remove
+
+        return Remove(self._parts.catalog, self._parts.blobs, self.workspace, self._reconcile.write_state)
+
+    @cached_property
     def _reconcile(self) -> Reconcile:
         return Reconcile(self._parts.catalog, self._parts.blobs, self.workspace)
 
@@ -375,9 +393,11 @@ class Ragforge:
             try:
                 yield from JobRunner(self._parts.catalog).run(self._scope, project.id, kind, payload, events, cancel)
             finally:
-                self._reconcile.write_state(self._scope, project.slug)
-                with self._parts.catalog.write() as c:
-                    c.changes.prune(self._scope, project.id)
+                with suppress(NotFound):  # the project may have been removed meanwhile
+                    with self._parts.catalog.write() as c:
+                        c.changes.prune(self._scope, project.id)
+                        slug = c.projects.with_id(self._scope, project.id).slug
+                    self._reconcile.write_state(self._scope, slug)
             if recovered:
                 self._reconcile.sweep_vectors(self._scope)
 

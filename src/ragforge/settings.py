@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from ragforge.domain.sizes import GB, KB, MB, size_text
 from ragforge.domain.strategy import WINDOWS, Strategy
 from ragforge.errors import UserError
 
@@ -32,7 +33,6 @@ PROVIDER_KEYS = (
 )
 """Secrets that are looked for by name; they are used, never shown."""
 
-KB, MB, GB = 1_000, 1_000_000, 1_000_000_000
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _UNITS = {"": 1, "B": 1, "KB": KB, "MB": MB, "GB": GB, "KIB": KIB, "MIB": MIB, "GIB": GIB}
 _SHORT = {"MODELS": "store.models_dir"}
@@ -279,15 +279,6 @@ def parse_size(text: str) -> int | None:
     match = re.fullmatch(r"(\d[\d_]*(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
     unit = _UNITS.get(match[2].upper()) if match else None
     return None if match is None or unit is None else int(float(match[1].replace("_", "")) * unit)
-
-
-def size_text(count: float) -> str:
-    """Bytes for people, in decimal units: `1.2 MB`."""
-    for unit, word in ((GB, "GB"), (MB, "MB"), (KB, "KB")):
-        if count >= unit:
-            number = count / unit
-            return f"{number:.1f} {word}" if number < 10 and round(number, 1) % 1 else f"{number:.0f} {word}"
-    return f"{count:.0f} B"
 
 
 def limit_text(count: float) -> str:

@@ -63,6 +63,16 @@ def test_the_version_and_shell_completion(tmp_path: Path) -> None:
         (["config", "show", "--set", "limits.file_byte=1"], 2, "flag --set: limits.file_byte is not a setting"),
         (["--set", "limits.file_bytes", "config", "show"], 2, "has no value"),
         (["label", "x"], 2, "Nothing to change"),
+        (["add", ""], 2, "the path is empty"),
+        (["sync", ""], 2, "the path is empty"),
+        (["watch", ""], 2, "the path is empty"),
+        (["-w", "", "ls"], 2, "the path is empty"),
+        (["add", ".", "--tag", ""], 2, "A tag is empty"),
+        (["label", "x", "--source-type", "two words"], 2, "one word"),
+        (["ls", "--status", "foo"], 2, "'--status': 'foo' is not one of"),
+        (["sync", sys.executable], 2, "is a file, not a folder"),
+        (["ls", "-w", sys.executable], 2, "is a file, not a folder"),
+        (["models", "pull", "minilm", "--from", "nowhere"], 5, "there is no folder nowhere"),
     ],
 )
 def test_a_mistake_is_one_sentence_a_next_step_and_an_exit_code(
@@ -74,6 +84,23 @@ def test_a_mistake_is_one_sentence_a_next_step_and_an_exit_code(
     assert error.startswith("Error: ") and says in error
     assert step.startswith("Next: ")
     assert not list(tmp_path.iterdir())
+
+
+def test_models_need_no_workspace(tmp_path: Path) -> None:
+    assert "wordllama" in ragforge("models", "ls", folder=tmp_path).stdout
+    pulled = ragforge("models", "pull", "wordllama", folder=tmp_path)
+    assert (pulled.returncode, pulled.stderr) == (0, "wordllama comes with the package; nothing to pull\n")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["config", "show"], ["config", "show", "--json"]])
+def test_a_reader_who_leaves_early_is_no_fault(tmp_path: Path, arguments: list[str]) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command = [sys.executable, "-m", "ragforge.interfaces.cli.main", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=60)
+    os.close(theirs)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_mistake_is_json_for_programs(tmp_path: Path) -> None:

@@ -86,8 +86,8 @@ def test_I4_a_file_that_cannot_be_read_is_kept_with_its_reason_and_stops_nothing
     everything = shell.run("ls")
     assert "returns.md" in everything.stdout and "1 file could not be read" in everything.stderr
 
-    again = shell.json("add", "docs", code=0)
-    assert again[-1]["unchanged"] == 2
+    again = shell.json("add", "docs", code=3)
+    assert again[-1]["unchanged"] == 1 and again[-1]["failed"] == 1
     retried = shell.json("add", "docs", "--retry", code=3)
     assert retried[-1]["failed"] == 1 and retried[-1]["unchanged"] == 1
 
@@ -185,11 +185,35 @@ def test_sync_tells_what_it_would_remove_and_then_does(shell: Shell) -> None:
     (shell.docs / "shipping.md").unlink()
     (shell.docs / "new.md").write_text("# New\n\nThe shop opens at nine.\n")
     planned = shell.run("sync", "docs", "--dry-run")
-    assert planned.stdout == f"would remove {shell.docs / 'shipping.md'}\n" and "nothing was changed" in planned.stderr
+    assert planned.stdout == f"would remove {shell.docs / 'shipping.md'}\n"
+    assert planned.stderr == "1 would be removed\n"
     assert shell.names() == {"returns.md", "shipping.md"}
     summary = shell.json("sync", "docs")[-1]
     assert (summary["ready"], summary["removed"], summary["unchanged"]) == (1, 1, 1)
     assert shell.names() == {"returns.md", "new.md"}
+
+
+@pytest.mark.timeout(60)
+def test_I16_watch_tells_what_comes_goes_and_fails_as_it_happens(shell: Shell) -> None:
+    (shell.docs / "returns.md").write_text(RETURNS)
+    (shell.docs / "logo.gif").write_bytes(b"GIF89a\x01\x00")
+    process = shell.start("watch", "docs", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    try:
+        first = {process.stdout.readline().split()[0] for _ in range(2)}
+        assert first == {"ready", "failed"}
+        (shell.docs / "shipping.md").write_text(SHIPPING)
+        assert process.stdout.readline().startswith(f"ready        {shell.docs / 'shipping.md'}  (")
+        (shell.docs / "returns.md").unlink()
+        assert process.stdout.readline() == f"removed      {shell.docs / 'returns.md'}\n"
+        process.send_signal(signal.SIGINT)
+        rest, messages = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, rest) == (0, "")
+    assert re.search(r"Stopped watching after .*: 2 ready, 1 removed, 1 failed$", messages.rstrip())
+    assert "logo.gif" not in messages
 
 
 @pytest.mark.timeout(60)
@@ -229,6 +253,100 @@ def test_ctrl_c_leaves_a_workspace_that_goes_on(shell: Shell) -> None:
     rest = shell.json("add", "docs")[-1]
     assert rest["unchanged"] == summary["ready"] and rest["ready"] == 200 - summary["ready"]
     assert shell.json("check")["ok"] is True
+
+
+def answered(shell: Shell, answer: str, *arguments: str) -> tuple[int, str]:
+    """Exit code and messages of a command that asks on a terminal."""
+    ours, theirs = pty.openpty()
+    os.write(ours, answer.encode())
+    command = [sys.executable, "-m", "ragforge.interfaces.cli.main", *arguments]
+    done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=60)
+    os.close(theirs)
+    os.close(ours)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_question_before_a_removal_tells_all_that_goes_and_takes_no_for_an_answer(shell: Shell) -> None:
+    (shell.docs / "returns.md").write_text(RETURNS)
+    (shell.docs / "copy.md").write_text(RETURNS)
+    shell.run("add", "docs", "--quiet")
+    code, said = answered(shell, "n\n", "rm", "docs/returns.md")
+    assert code == 0 and said.endswith("Nothing removed.\n")
+    assert f"also added as {shell.docs / 'copy.md'}" in said and "docs/returns.md\n" not in said
+    code, said = answered(shell, "n\n", "project", "rm", "default")
+    assert code == 0 and said.endswith("Nothing removed.\n")
+    planned = shell.run("rm", "docs/copy.md", "--dry-run").stdout
+    assert f"also added as {shell.docs / 'returns.md'}" in planned and f"as {shell.docs / 'copy.md'}" not in planned
+    (plan,) = shell.json("rm", "docs/copy.md", "--dry-run")["would_remove"]
+    assert len(plan["sources"]) == 2
+    code, said = answered(shell, "y\n", "rm", "docs/returns.md")
+    assert code == 0 and "erased" in said
+    assert shell.names() == set()
+
+
+def test_a_project_nobody_began_is_empty_and_no_mistake(shell: Shell) -> None:
+    assert shell.run("init").stderr == f"Made the workspace {shell.workspace}. Next: ragforge add PATH\n"
+    assert shell.run("init").stderr.endswith(" is ready. Next: ragforge add PATH\n")
+    assert "holds no files" in shell.run("ls").stderr
+    for arguments in (("show", "x"), ("rm", "x"), ("on", "x"), ("label", "x", "--tag", "a"), ("reindex",)):
+        said = shell.run(*arguments, code=5).stderr
+        assert said == "Error: Project default holds no files\nNext: ragforge add PATH\n"
+    shell.run("project", "new", "shop")
+    assert "another project: shop" in shell.run("show", "x", code=5).stderr
+    assert shell.run("ls").stderr.startswith("Project default holds no files")
+    assert shell.run("add", "docs").stderr == "no files in docs\n"
+
+
+def test_files_are_chosen_by_id_name_and_pattern(shell: Shell) -> None:
+    (shell.docs / "a").mkdir()
+    (shell.docs / "returns.md").write_text(RETURNS)
+    (shell.docs / "a" / "returns.md").write_text(SHIPPING)
+    (shell.docs / "notes.txt").write_text("The shop opens at nine.\n")
+    shell.run("add", "docs", "--tag", "trade")
+    said = shell.run("show", "returns.md", code=2).stderr
+    assert "'returns.md' could be 2 files" in said
+    assert f"({shell.docs / 'returns.md'})" in said and f"({shell.docs / 'a' / 'returns.md'})" in said
+    (notes,) = shell.json("ls", "--type", "text")["documents"]
+    assert "an id needs at least 4 characters" in shell.run("show", notes["id"][:2], code=5).stderr
+    assert "no file 'nothing'" in shell.run("show", "nothing", code=5).stderr
+    assert shell.run("rm", "*.md", "--dry-run").stdout.count("would remove  returns.md") == 2
+
+    shell.run("off", "*.txt")
+    assert shell.names("--off") == shell.names("--name", "n*") == {"notes.txt"}
+    assert shell.names("--tag", "trade") == {"notes.txt", "returns.md"}
+    shell.run("label", "notes.txt", "--tag", "")
+    assert shell.names("--tag", "trade") == {"returns.md"}
+    assert shell.run("ls", "--tag", "none").stderr == "No file of project default is like that.\n"
+
+
+def test_a_file_served_from_its_older_text_says_so(shell: Shell) -> None:
+    page = shell.docs / "returns.html"
+    page.write_text("<h1>Returns</h1><p>A chair may be returned within thirty days of delivery.</p>")
+    shell.run("add", "docs", "--quiet")
+    page.write_bytes(b"PK\x03\x04 half a file")
+    verbose = shell.run("add", "docs", "--verbose", code=3)
+    assert (verbose.stdout + verbose.stderr).count("returns.html") == 1
+    assert "ready!" in shell.run("ls").stdout
+    assert "ready, on; the file changed and could not be read again" in shell.run("show", "returns.html").stdout
+
+
+def test_the_next_step_names_the_workspace_and_project_that_were_given(shell: Shell) -> None:
+    (shell.docs / "logo.gif").write_bytes(b"GIF89a\x01\x00")
+    where = ("-w", "elsewhere", "-p", "shop")
+    shell.run("add", "docs", *where, code=3)
+    said = shell.run("ls", *where).stderr
+    assert "Why: ragforge ls -w elsewhere -p shop --status failed" in said
+    assert "ragforge ls -w elsewhere -p shop shows" in shell.run("show", "gone", *where, code=5).stderr
+
+
+def test_what_is_already_so_is_said_to_be_so(shell: Shell) -> None:
+    (shell.docs / "returns.md").write_text(RETURNS)
+    shell.run("add", "docs", "--quiet")
+    assert "Already split by sections with wordllama; nothing to do" in shell.run("reindex").stderr
+    assert "Project default is now -p papers" in shell.run("project", "set", "default", "--name", "Papers").stderr
+    (shell.workspace / "projects" / "papers" / "project_state.json").unlink()
+    repaired = shell.run("check", "--repair").stdout
+    assert "✓ repaired papers: project_state.json" in repaired and "Next:" not in repaired
 
 
 def test_a_hostile_name_does_not_reach_the_terminal(shell: Shell) -> None:

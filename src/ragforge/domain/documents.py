@@ -89,7 +89,7 @@ class Locator:
         if self.start is not None:
             return f"t={clock_time(self.start)}"
         if self.page is not None:
-            return f"p. {self.page}"
+            return f"p. {self.page}" if self.page_end in (None, self.page) else f"p. {self.page}–{self.page_end}"
         return " > ".join(self.path)
 
 

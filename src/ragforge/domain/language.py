@@ -63,8 +63,8 @@ def detect(text: str) -> str | None:
         votes.update(_LANGUAGES_OF.get(word, ()))
     if not votes:
         return None
-    code, count = votes.most_common(1)[0]
-    return code if count >= 3 else None
+    (code, count), (_, second) = (*votes.most_common(2), ("", 0))[:2]
+    return code if count >= 4 and count >= 1.3 * second else None
 
 
 def foreign_to(known: Collection[str] | None, text: str) -> str | None:

@@ -70,6 +70,16 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownSource:
+    """A path that was read before, its document, and how its newest bytes ended."""
+
+    source: Source
+    document: str
+    status: Status
+    problem: Problem | None
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """A file as the project knows it."""
 
@@ -95,6 +105,16 @@ class Document:
     sources: tuple[Source, ...]
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A document in one paragraph."""
+
+    name: str
+    created_at: datetime
+    text: str
+    chunks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +241,8 @@ class Finding:
     detail: str
     hint: str = ""
     repaired: bool = False
+    warning: bool = False
+    """It works, but not as well as it could."""
 
 
 class JobState(StrEnum):
@@ -320,5 +342,6 @@ class StoredText:
 class PendingChunk:
     """A chunk that has no vector of the wanted model yet."""
 
+    key: int
     text: str
     text_hash: bytes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class PulledModel:
-    """A model that is here and verified; `source` is `present`, `folder`, `hub` or `registry`."""
+    """A model that is here and verified; `source` is `package`, `present`, `folder`, `hub` or `registry`."""
 
     name: str
     folder: Path

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from ragforge.domain.documents import Parsed, ParseFailure, Reason
 from ragforge.domain.language import foreign_to
 from ragforge.domain.library import (
     FileResult,
+    KnownSource,
     Labels,
     Outcome,
     Progress,
@@ -46,6 +48,7 @@ from ragforge.ports import BlobStore, Catalog, Embedder, ParseRequest, Parsers
 
 _TRIES = 3
 _READ_AHEAD = 16
+_READ_AHEAD_BYTES = 4_000_000
 _FLUSH_SECONDS = 2.0
 _SAVE_SECONDS = 5.0
 _EMBED = 64
@@ -105,29 +108,27 @@ class Ingest:
         scope: Scope,
         slug: str,
         paths: Sequence[str | os.PathLike[str]],
-        labels: Labels,
+        labels: Labels | None,
         cancel: Cancel,
         *,
         retry: bool = False,
     ) -> Iterator[FileResult | Progress]:
-        """Add the files under `paths`; those whose size and time are known are not read."""
+        """Add the files under `paths`; those whose size and time are known are not read.
+
+        Labels that are given hold for all of them, also for those that are here already.
+        """
         run = _Run(self, scope, slug, labels, cancel, retry=retry)
         found = list(find_files(paths, self.workspace))
         yield from (_failed(f.path, f.failure) for f in found if isinstance(f, Unreadable))
         files = list({f.path: f for f in found if isinstance(f, Found)}.values())
         run.total = len(files)
-        changed: list[Found] = []
-        for file, unchanged in run.known(files):
-            if unchanged:
-                run.done += 1
-                yield FileResult(file.path, Outcome.UNCHANGED)
-            else:
-                changed.append(file)
+        yield from run.settle(files)
         yield run.progress("reading")
         try:
-            for item in run.read_ahead(changed):
+            for item in run.read_ahead(run.changed):
                 yield from run.take(item)
             yield from run.flush()
+            run.sweep()
         finally:
             run.forget_batch()
 
@@ -190,10 +191,11 @@ class Ingest:
 class _Run:
     """One `add`: what is known of the project, how far it has come, and the batch being filled."""
 
-    def __init__(self, ingest: Ingest, scope: Scope, slug: str, labels: Labels, cancel: Cancel, *, retry: bool) -> None:
+    def __init__(
+        self, ingest: Ingest, scope: Scope, slug: str, labels: Labels | None, cancel: Cancel, *, retry: bool
+    ) -> None:
         self._ingest = ingest
         self._scope = scope
-        self._slug = slug
         self._labels = labels
         self._cancel = cancel
         self._retry = retry
@@ -201,79 +203,113 @@ class _Run:
         self._began = time.monotonic()
         self._batch: list[Prepared] = []
         self._batch_began = self._began
-        self._known_paths: set[str] = set()
-        self._refresh()
+        self._known: Mapping[str, KnownSource] = {}
+        self._counting = threading.Lock()
+        self._outdated = False
+        self.changed: list[Found] = []
         with ingest.catalog.read() as c:
+            self._project = c.projects.get(scope, slug)
             self._files, self._bytes = c.documents.usage(scope, self._project.id)
+        self._embedder = ingest.embedder_of(self._project)
 
     def _refresh(self) -> None:
-        """The project as it is now; its splitter or model may have changed since."""
+        """The project as it is now: its splitter, model or name changed."""
+        self._outdated = True
         with self._ingest.catalog.read() as c:
-            self._project = c.projects.get(self._scope, self._slug)
+            self._project = c.projects.with_id(self._scope, self._project.id)
         self._embedder = self._ingest.embedder_of(self._project)
 
     def progress(self, stage: str) -> Progress:
         seconds = time.monotonic() - self._began
         return Progress(stage, self.done, self.total, self._chunks, self._embedded, seconds)
 
-    def known(self, files: Sequence[Found]) -> Iterator[tuple[Found, bool]]:
-        """Each file, and whether it is as it was when it was last read."""
+    def settle(self, files: Sequence[Found]) -> Iterator[FileResult]:
+        """Results of the files that are as they were when they were last read; the others are `changed`."""
         with self._ingest.catalog.read() as c:
-            sources = c.documents.sources(self._scope, self._project.id, [f.key for f in files])
-        self._known_paths = set(sources)
+            self._known = c.documents.sources(self._scope, self._project.id, [file.key for file in files])
+        same: list[tuple[Found, KnownSource]] = []
         for file in files:
-            source, status = sources.get(file.key, (None, Status.READY))
-            same = source is not None and (source.size, source.mtime_ns) == (file.size, file.mtime_ns)
-            yield file, same and not (self._retry and status is not Status.READY)
+            known = self._known.get(file.key)
+            if known is None or not self._is_settled(file, known):
+                self.changed.append(file)
+            else:
+                same.append((file, known))
+        self._label({known.document for _, known in same})
+        for file, known in same:
+            self.done += 1
+            yield _still(file.path, known)
+
+    def _is_settled(self, file: Found, known: KnownSource) -> bool:
+        unchanged = (known.source.size, known.source.mtime_ns) == (file.size, file.mtime_ns)
+        return unchanged and not (self._retry and known.problem is not None)
+
+    def _label(self, documents: Collection[str]) -> None:
+        labels = self._labels
+        if labels is None or not documents:
+            return
+        with self._ingest.catalog.write() as c:
+            c.documents.label(
+                self._scope,
+                self._project.id,
+                documents,
+                source_type=labels.source_type,
+                tags=labels.tags,
+                confidentiality=labels.confidentiality,
+            )
+
+    def sweep(self) -> None:
+        """Vectors made for rules that changed meanwhile are of no use."""
+        if self._outdated:
+            with self._ingest.catalog.write() as c:
+                c.embeddings.sweep(self._scope, self._project.id)
 
     # -- reading ahead
 
     def read_ahead(self, files: Sequence[Found]) -> Iterator[Prepared | FileResult]:
-        """Files read and split by a few threads, in order, a bounded number ahead of their use."""
-        window: deque[Future[Prepared | FileResult]] = deque()
+        """Files read and split by a few threads, in order, a bounded number of files and bytes ahead of their use."""
+        window: deque[tuple[int, Future[Prepared | FileResult]]] = deque()
+        ahead = 0
         with ThreadPoolExecutor(self._ingest.batching.threads, "ragforge-read") as threads:
             try:
                 for file in files:
                     self._cancel.check()
-                    window.append(threads.submit(self._read, file))
-                    if len(window) >= _READ_AHEAD:
-                        yield window.popleft().result()
+                    while window and (len(window) >= _READ_AHEAD or ahead + file.size > _READ_AHEAD_BYTES):
+                        size, future = window.popleft()
+                        ahead -= size
+                        yield future.result()
+                    ahead += file.size
+                    window.append((file.size, threads.submit(self._read, file)))
                 while window:
-                    yield window.popleft().result()
+                    yield window.popleft()[1].result()
             finally:
-                self._forget(window)
+                self._forget(future for _, future in window)
 
     def _read(self, file: Found) -> Prepared | FileResult:
         self._cancel.check()
         if (over := self._over_quota(file)) is not None:
             return _failed(file.path, over)
         try:
-            known = file.key in self._known_paths
+            known = file.key in self._known
             read = self._ingest.read(self._scope, self._project, file, self._cancel, known=known, retry=self._retry)
         except OSError as problem:
             if problem.errno == errno.ENOSPC:
                 raise cannot_write(self._ingest.workspace, problem) from problem
             return _failed(file.path, why_unreadable(problem))
-        return self._ingest.prepare(read, self._project, self._embedder, self._labels)
+        return self._ingest.prepare(read, self._project, self._embedder, self._labels or Labels())
 
     def _over_quota(self, file: Found) -> ParseFailure | None:
-        quota = self._ingest.quota
-        if file.key in self._known_paths:
+        """Count the file in, unless the project would become too large. What is refused takes no room."""
+        quota, known = self._ingest.quota, self._known.get(file.key)
+        if file.size > quota.file_bytes:
             return None
-        self._files += 1
-        self._bytes += file.size if file.size <= quota.file_bytes else 0
-        if self._files > quota.project_files:
-            return ParseFailure(
-                Reason.TOO_LARGE,
-                f"the project is full: {quota.project_files:,} files",
-                "remove files, make another project, or raise limits.project_files",
-            )
-        if self._bytes > quota.project_bytes:
-            return ParseFailure(
-                Reason.TOO_LARGE,
-                f"the project is full: {quota.project_bytes / 1e9:,.1f} GB",
-                "remove files, make another project, or raise limits.project_bytes",
-            )
+        with self._counting:
+            files = self._files + (known is None)
+            size = self._bytes + file.size - (known.source.size if known else 0)
+            if files > quota.project_files:
+                return _full(f"{quota.project_files:,} files", "limits.project_files")
+            if size > quota.project_bytes:
+                return _full(f"{quota.project_bytes:,} bytes", "limits.project_bytes")
+            self._files, self._bytes = files, size
         return None
 
     def _forget(self, window: Iterable[Future[Prepared | FileResult]]) -> None:
@@ -286,7 +322,7 @@ class _Run:
 
     def forget_batch(self) -> None:
         """The same for files that waited to be published."""
-        self._drop([prepared.publication.blob for prepared in self._batch])
+        self._drop_unpublished(self._batch)
 
     # -- publishing
 
@@ -296,10 +332,12 @@ class _Run:
             self.done += 1
             yield item
             return
+        limits = self._ingest.batching
+        if len(item.publication.hashes) >= limits.leaves:  # the small ones before it need not wait for a large one
+            yield from self.flush()
         if not self._batch:
             self._batch_began = time.monotonic()
         self._batch.append(item)
-        limits = self._ingest.batching
         leaves = sum(len(prepared.publication.hashes) for prepared in self._batch)
         waited = time.monotonic() - self._batch_began
         if leaves >= limits.leaves or len(self._batch) >= limits.files or waited > _FLUSH_SECONDS:
@@ -322,8 +360,9 @@ class _Run:
                     self._refresh()
                     batch = [self._again(prepared) for prepared in batch]
         except BaseException:
-            self._drop([prepared.publication.blob for prepared in batch])
+            self._drop_unpublished(batch)
             raise
+        self._label({result.document for result in published})
         failpoint("ingest.published")
         self._drop([blob for result in published for blob in result.obsolete_blobs])
         for prepared, result in zip(batch, published, strict=True):
@@ -342,7 +381,7 @@ class _Run:
             if isinstance(prepared.read.parsed, Parsed) and not self._retry:
                 if sha256 in held:
                     copy = replace(prepared.read, parsed=None)
-                    prepared = self._ingest.prepare(copy, self._project, self._embedder, self._labels)
+                    prepared = self._ingest.prepare(copy, self._project, self._embedder, self._labels or Labels())
                 held.add(sha256)
             kept.append(prepared)
         return kept
@@ -362,16 +401,16 @@ class _Run:
                 if time.monotonic() - saved > _SAVE_SECONDS:  # so that a kill loses little of a slow model's work
                     self._save(unsaved)
                     unsaved, saved = [], time.monotonic()
+            ingest.blobs.sync()
+            failpoint("ingest.embedded")
+            with ingest.catalog.write() as c:
+                for hashes, matrix in unsaved:
+                    c.embeddings.put(scope, project.id, card, hashes, matrix)
+                failpoint("ingest.publishing")
+                return c.documents.publish(scope, project.id, project.generation, [item.publication for item in batch])
         except BaseException:
-            self._save(unsaved)  # perhaps paid for: the next run need not embed them again
+            self._save(unsaved)  # perhaps paid for: the next try need not embed them again
             raise
-        ingest.blobs.sync()
-        failpoint("ingest.embedded")
-        with ingest.catalog.write() as c:
-            for hashes, matrix in unsaved:
-                c.embeddings.put(scope, project.id, card, hashes, matrix)
-            failpoint("ingest.publishing")
-            return c.documents.publish(scope, project.id, project.generation, [item.publication for item in batch])
 
     def _save(self, batches: Sequence[tuple[list[bytes], Matrix]]) -> None:
         if not batches:
@@ -385,7 +424,13 @@ class _Run:
         read = prepared.read
         if read.parsed is None:
             read = replace(read, parsed=self._ingest.parse(read.accepted, self._cancel))
-        return self._ingest.prepare(read, self._project, self._embedder, self._labels)
+        return self._ingest.prepare(read, self._project, self._embedder, self._labels or Labels())
+
+    def _drop_unpublished(self, batch: Iterable[Prepared]) -> None:
+        """The work stopped, perhaps just after its commit: bytes that a version needs stay."""
+        with self._ingest.catalog.read() as c:
+            needed = set(c.documents.blobs(self._scope))
+        self._drop(prepared.publication.blob for prepared in batch if prepared.publication.blob not in needed)
 
     def _drop(self, blobs: Iterable[str]) -> None:
         for blob in blobs:
@@ -400,6 +445,20 @@ def _noting_language(parsed: Parsed, embedder: Embedder) -> Parsed:
         return parsed
     note = f"the text seems to be {language}, which {embedder.card.name} does not know; keywords carry its search"
     return replace(parsed, notes=(*parsed.notes, note))
+
+
+def _full(what: str, setting: str) -> ParseFailure:
+    hint = f"remove files, make another project, or raise {setting}"
+    return ParseFailure(Reason.TOO_LARGE, f"the project is full: {what}", hint)
+
+
+def _still(path: str, known: KnownSource) -> FileResult:
+    """A file that was not read again: it is as it was, also when it could not be read then."""
+    problem = known.problem
+    if problem is None:
+        return FileResult(path, Outcome.UNCHANGED, known.document)
+    outcome = Outcome.QUARANTINED if known.status is Status.QUARANTINED else Outcome.FAILED
+    return FileResult(path, outcome, known.document, reason=problem.reason, message=problem.message, hint=problem.hint)
 
 
 def _failed(path: str, failure: ParseFailure) -> FileResult:

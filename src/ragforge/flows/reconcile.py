@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ragforge.domain.access import Scope
 from ragforge.domain.library import Finding, Project, Status
+from ragforge.errors import NotAllowed
 from ragforge.ingest.state_file import UNFINISHED, project_state, write_if_changed
 from ragforge.ports import BlobStore, Catalog
 
@@ -37,7 +38,7 @@ class Reconcile:
     def _state_content(self, scope: Scope, slug: str) -> str:
         with self.catalog.read() as c:
             project = c.projects.get(scope, slug)
-            return project_state(c.documents.all(scope, project.id), c.projects.org_context(scope, project.id))
+            return project_state(c.documents.summaries(scope, project.id), c.projects.org_context(scope, project.id))
 
     def forget_state(self, slug: str) -> None:
         """A project is gone or renamed: so is its folder of derived files."""
@@ -62,6 +63,7 @@ class Reconcile:
         for project in projects:
             sweep(self.catalog, scope, project.id, vectors=False)
             self.write_state(scope, project.slug)
+        self.catalog.flush()  # a removal that was cut short left its text in the log
 
     def sweep_vectors(self, scope: Scope) -> None:
         """Vectors that work which failed left for its next try, and that nobody uses now."""
@@ -70,7 +72,9 @@ class Reconcile:
                 c.embeddings.sweep(scope, project.id)
 
     def stray_blobs(self, scope: Scope) -> list[str]:
-        """Stored bytes that no version needs."""
+        """Stored bytes that no version needs. Who does not see all projects cannot tell."""
+        if scope.projects is not None:
+            raise NotAllowed("only the owner of the workspace may clear stored files")
         with self.catalog.read() as c:
             needed = set(c.documents.blobs(scope))
         return [key for key in self.blobs.names() if key not in needed]
@@ -126,7 +130,7 @@ class Reconcile:
                     missing[blob] = f"{document} (missing)"
         with self.catalog.read() as c:  # what was replaced or removed meanwhile is not missed
             bad += [missing[blob] for _, _, blob in c.documents.stored(scope, project.id) if blob in missing]
-        return _finding(f"{project.slug}: stored files", bad, "add these files again from their folder")
+        return _finding(f"{project.slug}: stored files", bad)
 
     def _chunks(self, scope: Scope, project: Project) -> Finding:
         """Every chunk's text still has its checksum."""
@@ -136,19 +140,21 @@ class Reconcile:
                 for chunk in c.documents.chunks(scope, project.id, document.id):
                     if blake2b(chunk.text.encode(), digest_size=16).hexdigest() != chunk.checksum:
                         bad.append(f"{document.name} chunk {chunk.position}")
-        return _finding(f"{project.slug}: chunk checksums", bad, "ragforge reindex splits the files anew")
+        return _finding(f"{project.slug}: chunk checksums", bad)
 
     def _state(self, scope: Scope, project: Project, repair: bool) -> Finding:
         content = self._state_content(scope, project.slug)
         path = self._state_path(project.slug)
-        current = path.exists() and path.read_text(encoding="utf-8") == content
-        repaired = repair and not current and self.write_state(scope, project.slug)
+        current = path.exists() and path.read_bytes() == content.encode()
+        if repaired := repair and not current:
+            self.write_state(scope, project.slug)
         hint = "ragforge check --repair writes it anew"
         detail = "current" if current else "not current"
         return Finding(f"{project.slug}: project_state.json", current, detail, hint, repaired)
 
 
-def _finding(subject: str, bad: list[str], hint: str) -> Finding:
+def _finding(subject: str, bad: list[str]) -> Finding:
+    hint = "remove these files with ragforge rm and add them again"
     shown = ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
     return Finding(subject, not bad, shown or "all as they should be", hint)
 

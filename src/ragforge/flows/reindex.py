@@ -42,24 +42,16 @@ class Reindex:
             self._abandon(scope, project)
             return
         with self.catalog.write() as c:
-            total = len(c.documents.all(scope, project.id))
+            total = len(c.documents.summaries(scope, project.id))
             target = c.projects.begin(scope, project.id, strategy, chunker, embedder.card)
         done = embedded = 0
-        while True:
-            cancel.check()
-            with self.catalog.read() as c:
-                texts = c.documents.unsplit(scope, project.id, target, _FILES)
-            if texts:
-                self._split(scope, project, target, texts, embedder)
-                done += len(texts)
+        while not self._swap(scope, project, target):  # again for what was added meanwhile
+            for count in self._split_all(scope, project, target, embedder, cancel):
+                done += count
                 yield Progress("splitting", done, total, 0, embedded, time.monotonic() - began)
-                continue
-            if count := self._embed(scope, project, target, embedder, cancel):
+            for count in self._embed_all(scope, project, target, embedder, cancel):
                 embedded += count
                 yield Progress("embedding", total, total, 0, embedded, time.monotonic() - began)
-                continue
-            if self._swap(scope, project, target):
-                break
         sweep(self.catalog, scope, project.id)
         yield Progress("done", total, total, 0, embedded, time.monotonic() - began)
 
@@ -70,6 +62,21 @@ class Reindex:
                 return
             c.projects.abandon(scope, project.id)
         sweep(self.catalog, scope, project.id)
+
+    def _split_all(
+        self, scope: Scope, project: Project, target: Generation, embedder: Embedder, cancel: Cancel
+    ) -> Iterator[int]:
+        """Split every text that has no chunks in the generation; how many at a time."""
+        after = 0
+        while True:
+            cancel.check()
+            with self.catalog.read() as c:
+                texts = c.documents.unsplit(scope, project.id, target, _FILES, after)
+            if not texts:
+                return
+            after = texts[-1].version
+            self._split(scope, project, target, texts, embedder)
+            yield len(texts)
 
     def _split(
         self, scope: Scope, project: Project, target: Generation, texts: list[StoredText], embedder: Embedder
@@ -85,16 +92,24 @@ class Reindex:
             for file, pieces, hashes in prepared:
                 c.documents.put_split(scope, project.id, target, file, pieces, hashes)
 
-    def _embed(self, scope: Scope, project: Project, target: Generation, embedder: Embedder, cancel: Cancel) -> int:
-        with self.catalog.read() as c:
-            pending = c.embeddings.pending(scope, project.id, target, self.leaves)
-        distinct = {chunk.text_hash: Passage(chunk.text) for chunk in pending}
-        if distinct:
+    def _embed_all(
+        self, scope: Scope, project: Project, target: Generation, embedder: Embedder, cancel: Cancel
+    ) -> Iterator[int]:
+        """Embed every chunk that has no vector of the generation's model; how many at a time."""
+        after = 0
+        while True:
+            cancel.check()
+            with self.catalog.read() as c:
+                pending = c.embeddings.pending(scope, project.id, target, self.leaves, after)
+            if not pending:
+                return
+            after = pending[-1].key
+            distinct = {chunk.text_hash: Passage(chunk.text) for chunk in pending}
             vectors = embedder.embed(list(distinct.values()), cancel)
             failpoint("reindex.embedding")
             with self.catalog.write() as c:
                 c.embeddings.put(scope, project.id, embedder.card, list(distinct), vectors)
-        return len(distinct)
+            yield len(distinct)
 
     def _swap(self, scope: Scope, project: Project, target: Generation) -> bool:
         """Swap if nothing was added meanwhile; the writer's lock keeps it so until the commit."""

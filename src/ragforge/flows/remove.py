@@ -42,6 +42,17 @@ class Remove:
         for start in range(0, len(documents), _BATCH):
             yield from self._batch(scope, project, slug, documents[start : start + _BATCH])
 
+    def whole_project(self, scope: Scope, project: str, slug: str) -> Iterator[Removal]:
+        """Remove a project with all its documents, also those that are published meanwhile."""
+        while True:
+            with self.catalog.write() as c:
+                left = [document.id for document in c.documents.all(scope, project)]
+                if not left:
+                    c.projects.remove(scope, project)
+                    break
+            yield from self(scope, project, slug, left)
+        self.catalog.flush()
+
     def _batch(self, scope: Scope, project: str, slug: str, documents: Sequence[str]) -> Iterator[Removal]:
         with self.catalog.read() as c:
             found = c.documents.get(scope, project, documents)
@@ -56,7 +67,7 @@ class Remove:
                 self.blobs.remove(blob)
         self.write_state(scope, slug)
         flushed = self.catalog.flush()
-        proof = scan(self.workspace, {item.document.id: item.traces for item in leaving}, skip=("backups",))
+        proof = scan(self.workspace, {item.document.id: item.traces for item in leaving})
         for place, (item, gone) in enumerate(zip(leaving, removed, strict=True)):
             files = proof.found[item.document.id]
             pending = tuple(file for file in files if not flushed and file in _LOG)

@@ -29,7 +29,7 @@ class Sync:
         scope: Scope,
         slug: str,
         folder: Path,
-        labels: Labels,
+        labels: Labels | None,
         cancel: Cancel,
         *,
         dry_run: bool = False,
@@ -47,11 +47,12 @@ class Sync:
         yield from self._remove(scope, slug, gone, cancel)
 
     def watch(
-        self, scope: Scope, slug: str, folder: Path, labels: Labels, cancel: Cancel
+        self, scope: Scope, slug: str, folder: Path, labels: Labels | None, cancel: Cancel
     ) -> Iterator[FileResult | Progress]:
         """Mirror now, and again whenever something in the folder changes, until cancelled."""
         from watchfiles import watch
 
+        folder = folder.expanduser()
         if not folder.is_dir():
             raise NotFound(f"no folder {folder}", hint="check the path")
         changes = watch(folder, rust_timeout=_POLL_MILLISECONDS, yield_on_timeout=True, raise_interrupt=False)
@@ -88,7 +89,7 @@ class Sync:
         catalog = self.ingest.catalog
         for start in range(0, len(gone), _BATCH):
             cancel.check()
-            keys = gone[start : start + _BATCH]
+            keys = [key for key in gone[start : start + _BATCH] if not os.path.lexists(key)]  # some may have come back
             with catalog.write() as c:
                 project = c.projects.get(scope, slug)
                 removed = [c.documents.remove_source(scope, project.id, key) for key in keys]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ragforge.domain.documents import ParseFailure, Reason, digest
 from ragforge.domain.library import Source
+from ragforge.domain.sizes import over_limit_text
 from ragforge.errors import TooLarge
 from ragforge.ingest.types import FileType, sniff
 from ragforge.ingest.walk import Found
@@ -64,7 +65,7 @@ def _too_large(found: Found, key: str, name: str, limit: int) -> Accepted:
     stand_in = digest("unread", key, str(found.size), str(found.mtime_ns))
     failure = ParseFailure(
         Reason.TOO_LARGE,
-        f"{found.size / 1e6:,.0f} MB is over the limit of {limit / 1e6:,.0f} MB",
+        over_limit_text(found.size, limit),
         "split the file, or raise limits.file_bytes in ragforge.toml",
     )
     return Accepted(Source(key, name, found.size, found.mtime_ns, stand_in), UNKNOWN, "", failure)

@@ -9,26 +9,25 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ragforge.domain.library import Document, Status
+from ragforge.domain.library import Summary
 from ragforge.errors import cannot_write
 
 UNFINISHED = ".new"
 """How the name of a state file ends until it is whole."""
 
 
-def project_state(documents: Sequence[Document], org_context: str) -> str:
+def project_state(summaries: Sequence[Summary], org_context: str) -> str:
     """The file's content. The keys are fixed; readers depend on them."""
     return json.dumps(
         {
             "file_summaries": [
                 {
-                    "filename": document.name,
-                    "uploaded_at": document.created_at.strftime("%Y-%m-%dT%H:%M:%S"),
-                    "summary": document.summary,
-                    "chunk_count": document.chunks,
+                    "filename": summary.name,
+                    "uploaded_at": summary.created_at.strftime("%Y-%m-%dT%H:%M:%S"),
+                    "summary": summary.text,
+                    "chunk_count": summary.chunks,
                 }
-                for document in documents
-                if document.status is Status.READY
+                for summary in summaries
             ],
             "org_context": org_context,
         },

@@ -13,7 +13,7 @@ _LIMIT = 400
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
-_MARKUP = re.compile(r"<[^<>\n]*>|\{\{[^{}\n]*\}\}|[*_`]+")
+_MARKUP = re.compile(r"<[^<>\n]*>|\{\{[^{}\n]*\}\}|[*`]+|(?<!\w)_+|_+(?!\w)|^#+ |^\|?[ :|-]{3,}\|?$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n{2,}")
 _WORD = re.compile(r"\w{4,}")
 _NOT_PROSE = ("#", "|", ">", "- ", "* ", "1.", "    ")
@@ -23,8 +23,10 @@ def summarise(parsed: Parsed) -> str:
     """Up to three telling sentences in their order; the beginning of the text where there are none."""
     sample = _FENCE.sub("", _FRONT_MATTER.sub("", parsed.text[:_SAMPLE]))
     plain = _MARKUP.sub("", _LINK.sub(r"\1", sample))
+    if parsed.kind is TextKind.CODE:
+        return _beginning(sample)
     if parsed.kind is not TextKind.PROSE:
-        return _beginning(plain) or _beginning(parsed.text)
+        return _beginning(plain.replace("|", " ")) or _beginning(parsed.text)
     prose = "\n".join(line for line in plain.split("\n") if not line.startswith(_NOT_PROSE))
     sentences = [" ".join(piece.split()) for piece in _SENTENCE_END.split(prose)]
     sentences = [s for s in sentences if 30 <= len(s) <= _LIMIT and s[-1] in ".!?。！？"][:_SENTENCES]
@@ -32,14 +34,13 @@ def summarise(parsed: Parsed) -> str:
 
 
 def _telling(sentences: list[str]) -> list[str]:
+    """The first sentence, which mostly says what the text is about, and the two that share most with the others."""
     words = [set(_WORD.findall(sentence.lower())) for sentence in sentences]
     weight = Counter(word for found in words for word in found)
-    scores = [
-        sum(weight[word] - 1 for word in found) / (len(found) + 4) - 0.02 * place for place, found in enumerate(words)
-    ]
+    scores = [sum(weight[word] - 1 for word in found) / (len(found) + 4) for found in words]
     chosen: list[int] = []
     length = 0
-    for place in sorted(range(len(sentences)), key=lambda place: -scores[place]):
+    for place in sorted(range(len(sentences)), key=lambda place: (place > 0, -scores[place])):
         if length + len(sentences[place]) <= _LIMIT and len(chosen) < 3:
             chosen.append(place)
             length += len(sentences[place])

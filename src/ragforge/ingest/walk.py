@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragforge.domain.documents import ParseFailure, Reason
+from ragforge.errors import UserError
 
 _COPY = "copy what it gives into a file and add that"
+_WORKSPACE_FILES = frozenset({"ragforge.toml", "catalog.db"})
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
@@ -45,6 +47,8 @@ def find_files(paths: Sequence[str | os.PathLike[str]], workspace: Path) -> Iter
     own = os.stat(workspace)
     seen = {(own.st_dev, own.st_ino)}
     for path in paths:
+        if not os.fspath(path):  # an unset variable of a shell script, hardly the current folder
+            raise UserError("an empty path", hint="name a file or a folder; . is the current one")
         yield from _visit(os.path.abspath(os.path.expanduser(path)), seen, workspace)
 
 
@@ -80,6 +84,8 @@ def _walk(top: str, info: os.stat_result, seen: set[tuple[int, int]], workspace:
                 entries = sorted(listing, key=lambda entry: entry.name)
         except OSError as problem:
             yield Unreadable(folder, why_unreadable(problem))
+            continue
+        if _WORKSPACE_FILES <= {entry.name for entry in entries}:  # another workspace: files of ragforge, not of people
             continue
         below: list[tuple[str, os.stat_result]] = []
         for entry in entries:

@@ -16,7 +16,9 @@ _EXTRAS = {"models": "pydantic_ai", "postgres": "psycopg"}
 _ROOM = 1_000_000_000
 
 
-def examine(workspace: Path, models: Sequence[ModelState], wanted: str) -> Iterator[Finding]:
+def examine(
+    workspace: Path, models: Sequence[ModelState], wanted: str, fallback: str = "wordllama"
+) -> Iterator[Finding]:
     """The machine and the installation; the catalog and the jail report for themselves."""
     yield Finding(
         "Python", sys.version_info >= (3, 11), ".".join(map(str, sys.version_info[:3])), "install Python 3.11"
@@ -25,12 +27,22 @@ def examine(workspace: Path, models: Sequence[ModelState], wanted: str) -> Itera
     yield Finding("workspace", writable, str(workspace), "change its permissions or choose another --workspace")
     free = shutil.disk_usage(workspace).free
     yield Finding("free disk space", free > _ROOM, f"{free / 1e9:.1f} GB", "free some space")
-    for model in models:
-        needed = model.name == wanted
-        detail = str(model.where) if model.verified else model.problem if needed else "not here, and not needed"
-        yield Finding(f"model {model.name}", model.verified or not needed, detail, f"ragforge models pull {model.name}")
+    verified = {model.name for model in models if model.verified}
+    yield from (_model(model, wanted, fallback if fallback in verified else "") for model in models)
     for extra, module in _EXTRAS.items():
         there = importlib.util.find_spec(module) is not None
         yield Finding(
             f"extra {extra}", True, "installed" if there else f'not installed: pip install "ragforge[{extra}]"'
         )
+
+
+def _model(model: ModelState, wanted: str, fallback: str) -> Finding:
+    """A model that is wanted but missing is a fault, or a warning where another takes its place."""
+    subject, hint = f"model {model.name}", f"ragforge models pull {model.name}"
+    if model.verified:
+        return Finding(subject, True, str(model.where))
+    if model.name != wanted:
+        return Finding(subject, True, "not here, and not needed")
+    if fallback:
+        return Finding(subject, True, f"{model.problem}; new projects use {fallback}", hint, warning=True)
+    return Finding(subject, False, model.problem, hint)

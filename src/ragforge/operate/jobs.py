@@ -7,7 +7,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -46,10 +46,14 @@ class JobRunner:
         error: str | None = "stopped before its end"
         try:
             with _Heart(self.catalog, scope, claimed, cancel) as heart:
-                for event in events:
-                    if isinstance(event, Progress):
-                        heart.progress = event
-                    yield event
+                try:
+                    for event in events:
+                        if isinstance(event, Progress):
+                            heart.progress = event
+                        yield event
+                finally:
+                    if isinstance(events, Generator):  # its caller went away: the work ends before the job does
+                        events.close()
             error = None
         except Cancelled:
             error = "cancelled"

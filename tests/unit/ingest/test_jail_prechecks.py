@@ -154,6 +154,20 @@ def test_a_damaged_archive_raises_nothing(data: some.DataObject) -> None:
         check(damaged, "docx")
 
 
+@pytest.mark.parametrize("opening", [b"<!--", b"<![CDATA[", b"<?", b"<?xml encoding", b"<!-- -->", b"<!DOCTYPE "])
+def test_what_is_never_closed_costs_little(opening: bytes) -> None:
+    part = b"<r>" + opening * (1_000_000 // len(opening))
+    began = time.process_time()
+    check(part, "xml")
+    check(zipped({"[Content_Types].xml": part}), "docx")
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("aside", [b"<!-- ", b"<![CDATA[ ", b"<? "])
+def test_what_hides_behind_an_open_aside_is_still_seen(aside: bytes) -> None:
+    assert reason(b"<!-- a -->" + aside + b"<!ENTITY a 'b'>", "xml") == Reason.HOSTILE
+
+
 def test_an_ordinary_file_costs_little() -> None:
     text = b"<w:p><w:pPr><w:jc w:val='left'/></w:pPr><w:r><w:t>%s</w:t></w:r></w:p>"
     body = b"".join(text % str(hash(number)).encode() for number in range(10_000))

@@ -28,7 +28,7 @@ def alone(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 _SECCOMP = """
-import os, socket, threading
+import fcntl, os, resource, socket, threading
 from ragforge.ingest.jail import kernel, seccomp
 kernel.forbid_new_privileges()
 assert seccomp.forbid_calls()
@@ -45,6 +45,13 @@ assert refused(os.execv, "/bin/true", ["true"]), "exec"
 assert refused(os.kill, os.getppid(), 0), "kill"
 assert refused(os.chmod, ".", 0o755), "chmod"
 assert refused(os.memfd_create, "m"), "memfd"
+assert refused(resource.prlimit, os.getppid(), resource.RLIMIT_CPU, (1, 1)), "limits of another process"
+assert refused(os.setpriority, os.PRIO_PROCESS, os.getppid(), 19), "priority of another process"
+assert refused(os.sched_setaffinity, os.getppid(), {0}), "cores of another process"
+assert refused(fcntl.fcntl, os.pipe()[0], fcntl.F_SETOWN, os.getppid()), "signals by way of a pipe"
+assert refused(os.utime, "."), "times"
+assert resource.prlimit(0, resource.RLIMIT_CORE) == resource.getrlimit(resource.RLIMIT_CORE)
+assert fcntl.fcntl(1, fcntl.F_GETFD) >= 0
 thread = threading.Thread(target=print, args=("a thread runs",), kwargs={"flush": True})
 thread.start()
 thread.join()

@@ -6,6 +6,7 @@ import json
 import time
 import unicodedata
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +15,11 @@ from rich.cells import cell_len
 
 from ragforge.domain.access import Clearance
 from ragforge.domain.library import FileResult, Labels, Outcome, Progress
+from ragforge.domain.sizes import over_limit_text
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import UserError
 from ragforge.interfaces.cli import progress
+from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.cli.files import Tally, labels_of
 from ragforge.interfaces.cli.output import Column, ago, count, cut, duration, json_text, plain, plain_text, table
 from ragforge.interfaces.cli.progress import Pace
@@ -130,12 +133,34 @@ def test_tally_keeps_counts_of_all_and_the_first_failures_only() -> None:
         tally.count(FileResult(f"{number}", Outcome.FAILED if number % 2 else Outcome.READY, chunks=2))
     assert tally.text() == "25 ready, 25 failed"
     assert (tally.failed, len(tally.failures)) == (25, 20)
-    assert Tally().text() == "nothing to do"
+    assert Tally().text() == ""
 
 
 def test_labels_from_options() -> None:
-    assert labels_of(None, None, None) == Labels()
+    assert labels_of(None, None, None) is None
     assert labels_of("mail", ["a", "b"], "public") == Labels("mail", ("a", "b"), Clearance.PUBLIC)
+    for source_type, tags, says in (
+        (None, ["a", " "], "empty"),
+        ("two words", None, "one word"),
+        ("", None, "one word"),
+    ):
+        with pytest.raises(UserError, match=says):
+            labels_of(source_type, tags, None)
+
+
+def test_the_next_step_is_where_the_user_is() -> None:
+    here = Common(workspace=Path("my papers"), project="shop")
+    assert here.placed("Why: ragforge ls --status failed") == "Why: ragforge ls -w 'my papers' -p shop --status failed"
+    assert here.placed("ragforge init makes one") == "ragforge init -w 'my papers' makes one"
+    assert here.placed("ragforge models pull minilm") == "ragforge models pull minilm"
+    assert here.placed("ragforge reindex --project x") == "ragforge reindex --project x"
+    assert Common().placed("ragforge ls") == "ragforge ls"
+
+
+def test_sizes_over_a_limit_can_be_told_apart() -> None:
+    assert over_limit_text(3_400, 1_000) == "3.4 KB is over the limit of 1 KB"
+    assert over_limit_text(1_001, 1_000) == "1,001 bytes is over the limit of 1,000"
+    assert over_limit_text(120_000_000, 100_000_000) == "120 MB is over the limit of 100 MB"
 
 
 def test_a_strategy_from_options() -> None:

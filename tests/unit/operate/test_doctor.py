@@ -22,6 +22,17 @@ def test_a_wanted_model_that_is_missing_is_a_fault_and_another_is_not(tmp_path: 
     assert findings["Python"].ok and findings["workspace"].ok
 
 
+def test_a_wanted_model_that_is_missing_is_a_warning_while_the_fallback_works(tmp_path: Path) -> None:
+    with open_forge(tmp_path / "workspace") as forge:
+        states = {state.name: replace(state, verified=state.name == "wordllama") for state in forge.models()}
+    findings = {finding.subject: finding for finding in examine(tmp_path, list(states.values()), "minilm", "wordllama")}
+    missing = findings["model minilm"]
+    assert missing.ok and missing.warning and "wordllama" in missing.detail and missing.hint
+    assert not findings["model wordllama"].warning
+    without = {finding.subject: finding for finding in examine(tmp_path, list(states.values()), "minilm", "")}
+    assert not without["model minilm"].ok
+
+
 def test_doctor_looks_at_the_whole_installation(tmp_path: Path) -> None:
     with open_forge(tmp_path / "workspace") as forge:
         findings = forge.doctor()

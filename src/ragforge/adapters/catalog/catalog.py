@@ -111,12 +111,12 @@ _CHECKS: list[tuple[str, sa.Select[int], str]] = [
     (
         "ready files without chunks",
         _count(t.documents.c.ord, _live_rows, t.versions.c.status == "ready", ~_live_chunks),
-        "ragforge add --retry reads them again",
+        "remove them with ragforge rm and add them again",
     ),
     (
         "chunks without a section",
         _count(t.chunks.c.ord, ~sa.exists().where(section_of_chunk())),
-        "ragforge reindex splits the files anew",
+        "remove the files with ragforge rm and add them again",
     ),
     (
         "chunks without a vector",
@@ -131,7 +131,7 @@ _CHECKS: list[tuple[str, sa.Select[int], str]] = [
                 t.embeddings.c.embedder == t.generations.c.embedder,
             ),
         ),
-        "ragforge reindex embeds them",
+        "remove the files with ragforge rm and add them again",
     ),
     (
         "vectors without a chunk",
@@ -169,6 +169,6 @@ _CHECKS: list[tuple[str, sa.Select[int], str]] = [
             .where(t.chunks.c.version == t.versions.c.ord, t.chunks.c.generation == t.generations.c.chunks)
             .scalar_subquery(),
         ),
-        "ragforge reindex splits the files anew",
+        "remove the files with ragforge rm and add them again",
     ),
 ]

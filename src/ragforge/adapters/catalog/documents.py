@@ -29,6 +29,7 @@ from ragforge.domain.library import (
     Chunk,
     Document,
     Generation,
+    KnownSource,
     Labels,
     Op,
     Problem,
@@ -38,9 +39,11 @@ from ragforge.domain.library import (
     Source,
     Status,
     StoredText,
+    Summary,
 )
 from ragforge.errors import NotFound, Outdated
 
+_ENDING = ("status", "reason", "message", "hint")
 _SHOWN = ("status", "type", "mime", "size", "sha256", "title", "summary", "notes", "characters", "tokens", "chunks")
 
 
@@ -50,19 +53,20 @@ class SqlDocuments:
 
     # -- sources
 
-    def sources(self, scope: Scope, project: str, keys: Sequence[str]) -> Mapping[str, tuple[Source, Status]]:
+    def sources(self, scope: Scope, project: str, keys: Sequence[str]) -> Mapping[str, KnownSource]:
         """What is known of these paths: the bytes last seen there and how they ended."""
         row = self._session.project(scope, project)
-        found: dict[str, tuple[Source, Status]] = {}
+        found: dict[str, KnownSource] = {}
         for batch in batches(keys):
             statement = (
-                sa.select(t.sources, t.versions.c.status)
+                sa.select(t.sources, t.documents.c.id, *(t.versions.c[name] for name in _ENDING))
                 .join(t.documents, t.documents.c.ord == t.sources.c.document)
                 .join(t.versions, t.versions.c.ord == t.documents.c.latest)
                 .where(t.sources.c.project == row.ord, t.sources.c.key.in_(batch), cleared(scope))
             )
             for r in self._session.execute(statement):
-                found[r.key] = (_source(r), Status(r.status))
+                problem = None if r.reason is None else Problem(Reason(r.reason), r.message, r.hint)
+                found[r.key] = KnownSource(_source(r), r.id, Status(r.status), problem)
         return found
 
     def source_keys(self, scope: Scope, project: str, prefix: str) -> list[str]:
@@ -206,6 +210,17 @@ class SqlDocuments:
             found[row.document].append(_source(row))
         return found
 
+    def summaries(self, scope: Scope, project: str) -> list[Summary]:
+        """What `project_state.json` tells of each document that can be found; light, for it is read often."""
+        row = self._session.project(scope, project)
+        statement = (
+            sa.select(t.documents.c.name, t.documents.c.created_at, t.versions.c.summary, t.versions.c.chunks)
+            .join(t.versions, t.versions.c.ord == t.documents.c.live)
+            .where(t.documents.c.project == row.ord, cleared(scope))
+            .order_by(t.documents.c.ord)
+        )
+        return [Summary(r.name, moment(r.created_at), r.summary, r.chunks) for r in self._session.execute(statement)]
+
     def chunks(self, scope: Scope, project: str, document: str) -> list[Chunk]:
         """The document's leaves of the live generation, in order."""
         key = self._key(scope, project, document)
@@ -312,8 +327,10 @@ class SqlDocuments:
 
     # -- a new generation
 
-    def unsplit(self, scope: Scope, project: str, generation: Generation, limit: int) -> list[StoredText]:
-        """Live versions that have no chunks in the generation yet, with their text."""
+    def unsplit(
+        self, scope: Scope, project: str, generation: Generation, limit: int, after: int = 0
+    ) -> list[StoredText]:
+        """Live versions, beyond the one with the key `after`, that have no chunks in the generation yet."""
         row = self._session.project(scope, project)
         live = SqlProjects(self._session).live(scope, project)
         has_chunks = sa.exists().where(
@@ -322,7 +339,7 @@ class SqlDocuments:
         statement = (
             sa.select(t.versions, t.documents.c.id.label("document_id"))
             .join(t.documents, t.documents.c.live == t.versions.c.ord)
-            .where(t.documents.c.project == row.ord, cleared(scope), ~has_chunks)
+            .where(t.documents.c.project == row.ord, t.versions.c.ord > after, cleared(scope), ~has_chunks)
             .order_by(t.versions.c.ord)
             .limit(limit)
         )

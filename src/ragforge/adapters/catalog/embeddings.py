@@ -66,7 +66,7 @@ class SqlEmbeddings:
             )
 
     def sample(self, scope: Scope, project: str, document: str, limit: int) -> list[bytes]:
-        """Some vectors that only this document's chunks use: what a proof of its deletion looks for."""
+        """Some vectors that no other document of any project has: what a proof of its deletion looks for."""
         row = self._session.project(scope, project)
         versions = (
             sa.select(t.versions.c.ord)
@@ -75,7 +75,9 @@ class SqlEmbeddings:
         )
         other = t.chunks.alias()
         shared = sa.exists().where(
-            other.c.project == row.ord, other.c.text_hash == t.chunks.c.text_hash, other.c.version.not_in(versions)
+            other.c.project.in_(sa.select(t.projects.c.ord)),
+            other.c.text_hash == t.chunks.c.text_hash,
+            other.c.version.not_in(versions),
         )
         own = sa.select(t.chunks.c.text_hash).where(t.chunks.c.version.in_(versions), ~shared)
         statement = (
@@ -85,8 +87,10 @@ class SqlEmbeddings:
         )
         return list(self._session.execute(statement).scalars())
 
-    def pending(self, scope: Scope, project: str, generation: Generation, limit: int) -> list[PendingChunk]:
-        """Live chunks of the generation that have no vector of its model yet."""
+    def pending(
+        self, scope: Scope, project: str, generation: Generation, limit: int, after: int = 0
+    ) -> list[PendingChunk]:
+        """Live chunks of the generation, beyond the one with the key `after`, that have no vector of its model yet."""
         row = self._session.project(scope, project)
         has_vector = (
             sa.exists()
@@ -104,11 +108,12 @@ class SqlEmbeddings:
             .join(t.documents, t.documents.c.live == t.versions.c.ord)
             .join(t.sections, section_of_chunk())
             .where(t.documents.c.project == row.ord, cleared(scope))
-            .where(t.chunks.c.generation == generation.chunks, ~has_vector)
+            .where(t.chunks.c.ord > after, t.chunks.c.generation == generation.chunks, ~has_vector)
+            .order_by(t.chunks.c.ord)
             .limit(limit)
         )
         return [
-            PendingChunk(breadcrumb(r.name, locator(r).path) + "\n" + r.header + r.text, r.text_hash)
+            PendingChunk(r.ord, breadcrumb(r.name, locator(r).path) + "\n" + r.header + r.text, r.text_hash)
             for r in self._session.execute(statement)
         ]
 

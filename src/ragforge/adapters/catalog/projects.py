@@ -60,6 +60,9 @@ class SqlProjects:
             raise NotFound(f"no project {slug!r}", hint="ragforge project ls shows what there is")
         return _project(row)
 
+    def with_id(self, scope: Scope, project: str) -> Project:
+        return self.get(scope, self._session.project(scope, project).slug)
+
     def rename(self, scope: Scope, project: str, name: str, slug: str) -> None:
         row = self._session.project(scope, project)
         _require_owner(scope)

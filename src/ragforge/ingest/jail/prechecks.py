@@ -206,7 +206,9 @@ def _inflate_stream(file: BinaryIO, packed: int, most: int) -> bytes:
 
 # --- XML
 
-_ASIDE = re.compile(rb"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>", re.DOTALL)
+# What is opened and never closed is taken up to the end at once (and kept): looking for its end from each of a
+# million such places would take for ever.
+_ASIDE = re.compile(rb"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|(<(?:!--|!\[CDATA\[|\?).*)", re.DOTALL)
 _DOCTYPE = re.compile(rb"<!DOCTYPE[^>\[]*(\[)?", re.IGNORECASE)
 _ENCODING = re.compile(rb"""<\?xml[^>]*?encoding\s*=\s*["']([\w.:-]*)""")
 _ASCII = bytes(range(0x20, 0x7F))
@@ -247,7 +249,7 @@ def _readable(part: bytes) -> bytes:
 
 def _without_asides(part: bytes) -> bytes:
     """The part without comments, raw text and instructions, in which signs mean nothing; a first line may stay."""
-    return _ASIDE.sub(b"", part) if b"<!" in part or part.count(b"<?") > 1 else part
+    return _ASIDE.sub(rb"\1", part) if b"<!" in part or part.count(b"<?") > 1 else part
 
 
 def _surely_shallow(bare: bytes, cut: bool) -> bool:

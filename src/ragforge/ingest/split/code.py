@@ -131,6 +131,7 @@ def _define(body: str, *, nested: bool) -> tuple[str, str, bool] | None:
     """What a line defines: its title, its name, and whether definitions inside it count."""
     if len(body) > _LONGEST_LINE:
         return None
+    body = " ".join(body.split())  # several patterns below would try every way to share out a long blank
     if found := _CONTAINER.match(body):
         name = found["name"].rstrip(":")
         return f"{found['word']} {name}", name, True

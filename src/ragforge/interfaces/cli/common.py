@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragforge.errors import RagforgeError, UserError
+from ragforge.errors import NotFound, RagforgeError, UserError
 from ragforge.interfaces.cli.output import one_line, plain, say
 
 if TYPE_CHECKING:
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from ragforge.settings import Settings
 
 DEFAULT_PROJECT = "default"
+_OF_PROJECT = "add|sync|watch|ls|show|rm|on|off|label|reindex|check"
+_STEP = re.compile(
+    rf"\bragforge (?:(?P<project>{_OF_PROJECT})|project [a-z]+|init|doctor|config show)\b(?! -p| --project)"
+)
+"""A command in a message that acts on a workspace, and perhaps on one project of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,22 +65,47 @@ class Common:
 
     @contextmanager
     def open(
-        self, *, create: bool = False, flags: Mapping[str, Mapping[str, object]] | None = None
+        self,
+        *,
+        create: bool = False,
+        announce: bool = True,
+        flags: Mapping[str, Mapping[str, object]] | None = None,
     ) -> Iterator[Ragforge]:
         """The workspace, open until the command is done. Only commands that bring something in may make it."""
         from ragforge.app import Ragforge
 
-        with Ragforge.open(self.settings(flags), create=create) as forge:
-            if forge.created:
+        settings = self.settings(flags)
+        if settings.workspace.is_file():
+            raise UserError(
+                f"The workspace {plain(str(settings.workspace))} is a file, not a folder",
+                hint="choose a folder with --workspace",
+            )
+        with Ragforge.open(settings, create=create) as forge:
+            if forge.created and announce:
                 self.say(f"Made the workspace {plain(str(forge.workspace))}")
             yield forge
             for notice in forge.notices:
                 self.say(f"Note: {one_line(notice)}")
 
+    def project_in(self, forge: Ragforge) -> str:
+        """The project's name. That the usual one was not begun is no mistake: there is just nothing in it."""
+        if self.project is None:
+            others = [project.slug for project in forge.projects()]
+            if DEFAULT_PROJECT not in others:
+                named = f", or -p for another project: {', '.join(others[:5])}" if others else ""
+                raise NotFound(f"Project {DEFAULT_PROJECT} holds no files", hint=f"ragforge add PATH{named}")
+        return self.project_name
+
     def say(self, text: str) -> None:
         """A message that `--quiet` silences and that would only disturb programs."""
         if not self.quiet and not self.json:
-            say(text)
+            say(self.placed(text))
+
+    def placed(self, text: str) -> str:
+        """A message whose commands act where this one did: with the workspace and the project that were given."""
+        workspace = f" -w {plain(shlex.quote(str(self.workspace)))}" if self.workspace else ""
+        project = f" -p {plain(shlex.quote(self.project))}" if self.project else ""
+        return _STEP.sub(lambda step: f"{step[0]}{workspace}{project if step['project'] else ''}", text)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -81,6 +113,13 @@ def _pair(text: str) -> tuple[str, str]:
     if not separator:
         raise UserError(f"--set {plain(text)} has no value", hint="write --set section.name=value")
     return key.strip(), value.strip()
+
+
+def path_of(text: str) -> Path:
+    """A path as it was typed. Nothing at all, as from an unset variable, does not mean the current folder."""
+    if not text:
+        raise typer.BadParameter("the path is empty")
+    return Path(text)
 
 
 def _project_names() -> list[str]:
@@ -103,13 +142,17 @@ def _options(*, project: bool, hide_rare: bool) -> list[inspect.Parameter]:
     def option(*names: str, **facts: Any) -> Any:
         return typer.Option(*names, show_default=False, **facts)
 
-    workspace = option("--workspace", "-w", metavar="FOLDER", help="Folder of the workspace [default: ~/ragforge]")
+    workspace = option(
+        "--workspace", "-w", metavar="FOLDER", parser=path_of, help="Folder of the workspace [default: ~/ragforge]"
+    )
     name = option(
         "--project", "-p", metavar="NAME", help=f"Project [default: {DEFAULT_PROJECT}]", autocompletion=_project_names
     )
     as_json = option("--json", help="Print JSON for programs")
     quiet = option("--quiet", "-q", help="No progress, no messages; errors only")
-    config = option("--config", metavar="FILE", help="Read this TOML file after ragforge.toml", hidden=hide_rare)
+    config = option(
+        "--config", metavar="FILE", parser=path_of, help="Read this TOML file after ragforge.toml", hidden=hide_rare
+    )
     given = option("--set", metavar="KEY=VALUE", help="Change one setting, as limits.file_bytes=5MB", hidden=hide_rare)
     debug = option("--debug", help="Show the traceback of an unexpected error", hidden=hide_rare)
     return [
@@ -132,7 +175,12 @@ def command(app: typer.Typer, name: str, *, project: bool = True) -> Callable[[C
 
         def run(ctx: typer.Context, **values: Any) -> None:
             given = {option.name: values.pop(option.name) for option in options}
-            function((ctx.obj or Common()).merged(given), **values)
+            common = (ctx.obj or Common()).merged(given)
+            try:
+                function(common, **values)
+            except RagforgeError as error:
+                error.hint = common.placed(error.hint)
+                raise
 
         _dress(run, own, options)
         app.command(name, help=inspect.getdoc(function))(run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +17,8 @@ from ragforge.domain.access import Clearance
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.documents import Reason
 from ragforge.domain.library import FileResult, Labels, Outcome, Progress
-from ragforge.errors import NotFound
-from ragforge.interfaces.cli.common import Common, command
+from ragforge.errors import NotFound, UserError
+from ragforge.interfaces.cli.common import Common, command, path_of
 from ragforge.interfaces.cli.output import count, duration, one_line, paint, plain, print_data, print_json, say
 from ragforge.interfaces.cli.progress import Meter, meter
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SOME_FAILED = 3
 _FAILURES_SHOWN = 20
+_FAILED = (Outcome.FAILED, Outcome.QUARANTINED)
 
 Events = Iterator[FileResult | Progress]
 Confidentiality = Literal["public", "internal", "confidential", "restricted"]
@@ -36,7 +37,7 @@ Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="WORD", help="A
 Secrecy = Annotated[Confidentiality | None, typer.Option("--confidentiality", help="Who may see it")]
 Unsafe = Annotated[bool, typer.Option("--unsafe-parsers", help="Parse even where the system offers no isolation")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print a line for each file")]
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder")]
+Folder = Annotated[Path, typer.Argument(metavar="FOLDER", parser=path_of, help="The folder")]
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +48,7 @@ def register(app: typer.Typer) -> None:
 
 def add(
     common: Common,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files and folders")],
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH", parser=path_of, help="Files and folders")],
     source_type: SourceType = None,
     tag: Tags = None,
     confidentiality: Secrecy = None,
@@ -67,7 +68,7 @@ def add(
         yield from missing
         yield from forge.adding(found, project=common.project_name, labels=labels, retry=retry, cancel=cancel)
 
-    bring_in(common, events, unsafe=unsafe_parsers, verbose=verbose)
+    bring_in(common, events, paths, unsafe=unsafe_parsers, verbose=verbose)
 
 
 def sync(
@@ -95,7 +96,7 @@ def sync(
             allow_empty=allow_empty,
         )
 
-    bring_in(common, events, unsafe=unsafe_parsers, verbose=verbose or dry_run, dry_run=dry_run)
+    bring_in(common, events, [folder], unsafe=unsafe_parsers, verbose=verbose or dry_run, dry_run=dry_run)
 
 
 def watch(
@@ -105,27 +106,44 @@ def watch(
     tag: Tags = None,
     confidentiality: Secrecy = None,
     unsafe_parsers: Unsafe = False,
-    verbose: Verbose = False,
 ) -> None:
-    """Keep a project the mirror of a folder until Ctrl-C."""
+    """Keep a project the mirror of a folder until Ctrl-C.
+
+    Each file that comes, changes, goes or cannot be read is a line as it happens.
+    """
     _require_folder(folder)
     labels = labels_of(source_type, tag, confidentiality)
 
     def events(forge: Ragforge, cancel: Cancel) -> Events:
         common.say(f"Watching {plain(str(folder))}; Ctrl-C ends it.")
-        return forge.watching(folder, project=common.project_name, labels=labels, cancel=cancel)
+        found = forge.watching(folder, project=common.project_name, labels=labels, cancel=cancel)
+        return _news(found, failures_only=common.quiet and not common.json)
 
-    bring_in(common, events, unsafe=unsafe_parsers, verbose=verbose, until_stopped=True)
+    bring_in(common, events, [folder], unsafe=unsafe_parsers, verbose=True, until_stopped=True)
 
 
-def labels_of(source_type: str | None, tags: list[str] | None, confidentiality: Confidentiality | None) -> Labels:
-    """Labels from options; what was not said keeps its default."""
+def labels_of(
+    source_type: str | None, tags: list[str] | None, confidentiality: Confidentiality | None
+) -> Labels | None:
+    """Labels from options; what was not said keeps its default. None if nothing was said: files keep what they have."""
+    if source_type is None and tags is None and confidentiality is None:
+        return None
+    if not all(tag.strip() for tag in tags or ()):
+        raise UserError("A tag is empty", hint="leave --tag out; ragforge label ID --tag '' clears the tags of a file")
+    one_word(source_type)
     default, secrecy = Labels(), clearance(confidentiality)
     return Labels(
         source_type=source_type or default.source_type,
         tags=tuple(tags or ()),
         confidentiality=default.confidentiality if secrecy is None else secrecy,
     )
+
+
+def one_word(source_type: str | None) -> None:
+    """Refuse a source type that a filter could not name."""
+    if source_type is not None and source_type.split() != [source_type]:
+        joined = "-".join(source_type.split()) or "report"
+        raise UserError(f"--source-type takes one word, not {source_type!r}", hint=f"write it as one word: {joined}")
 
 
 def clearance(word: Confidentiality | None) -> Clearance | None:
@@ -147,8 +165,26 @@ def _existing(paths: list[Path]) -> tuple[list[Path], list[FileResult]]:
 
 
 def _require_folder(folder: Path) -> None:
+    if folder.is_file():
+        raise UserError(f"{plain(str(folder))} is a file, not a folder", hint="ragforge add takes single files")
     if not folder.is_dir():
-        raise NotFound(f"There is no folder {plain(str(folder))}", hint="`ragforge add` takes single files")
+        hint = "check the path; if it is on a drive, mount it. Nothing was removed"
+        raise NotFound(f"There is no folder {plain(str(folder))}", hint=hint)
+
+
+def _news(events: Events, *, failures_only: bool) -> Events:
+    """What a person who watches wants to hear: nothing of files that stand as they did."""
+    failures: dict[str, FileResult] = {}
+    for event in events:
+        if isinstance(event, FileResult):
+            if event.outcome is Outcome.UNCHANGED or failures.get(event.path) == event:
+                continue
+            failures.pop(event.path, None)
+            if event.outcome in _FAILED:
+                failures[event.path] = event
+            elif failures_only:
+                continue
+        yield event
 
 
 @dataclass(slots=True)
@@ -164,22 +200,22 @@ class Tally:
         self.outcomes[file.outcome] += 1
         self.chunks += file.chunks
         self.replaced += file.replaced
-        if file.outcome in (Outcome.FAILED, Outcome.QUARANTINED) and len(self.failures) < _FAILURES_SHOWN:
+        if file.outcome in _FAILED and len(self.failures) < _FAILURES_SHOWN:
             self.failures.append(file)
 
     @property
     def failed(self) -> int:
-        return self.outcomes[Outcome.FAILED] + self.outcomes[Outcome.QUARANTINED]
+        return sum(self.outcomes[outcome] for outcome in _FAILED)
 
     def text(self) -> str:
-        """`873 ready, 14 unchanged, 2 failed`."""
-        parts = [f"{number:,} {outcome}" for outcome in Outcome if (number := self.outcomes[outcome])]
-        return ", ".join(parts) or "nothing to do"
+        """`873 ready, 14 unchanged, 2 failed`; empty if there was nothing."""
+        return ", ".join(f"{number:,} {outcome}" for outcome in Outcome if (number := self.outcomes[outcome]))
 
 
 def bring_in(
     common: Common,
     events: Callable[[Ragforge, Cancel], Events],
+    paths: Sequence[Path],
     *,
     unsafe: bool,
     verbose: bool,
@@ -198,12 +234,35 @@ def bring_in(
         with suppress(Cancelled):
             _follow(events(forge, cancel), common, tally, shown, verbose, dry_run)
         was_stopped = cancel.is_set
-    _conclude(common, tally, time.monotonic() - began, was_stopped and not until_stopped, dry_run)
+    seconds = time.monotonic() - began
+    if common.json:
+        _print_summary(tally, seconds, was_stopped and not until_stopped, dry_run)
+    elif not verbose:
+        _show_failures(common, tally)
+    if until_stopped:
+        common.say(f"Stopped watching after {duration(seconds)}: {tally.text() or 'nothing changed'}")
+        return
+    if was_stopped:
+        done = tally.text() or "nothing ready yet"
+        common.say(f"Stopped after {duration(seconds)}: {done}. Run the same command again for the rest.")
+        raise typer.Exit(STOPPED)
+    common.say(_end(tally, seconds, paths, dry_run))
+    if tally.failed:
+        raise typer.Exit(SOME_FAILED)
+
+
+def _end(tally: Tally, seconds: float, paths: Sequence[Path], dry_run: bool) -> str:
+    if dry_run:
+        number = tally.outcomes[Outcome.REMOVED]
+        return f"{f'{number:,}' if number else 'nothing'} would be removed"
+    if not tally.outcomes:
+        return f"no files in {', '.join(plain(str(path)) for path in paths)}"
+    return f"{tally.text()} in {duration(seconds)}"
 
 
 def _on_stop(common: Common, shown: Meter) -> None:
     if not common.quiet:
-        shown.say("Stopping when the files under way are safe. Ctrl-C again stops at once.")
+        shown.say("Stopping. What is ready stays. Ctrl-C again stops at once.")
 
 
 def _follow(
@@ -218,6 +277,7 @@ def _follow(
             print_json({"kind": "file", **_fields(event)})
         elif verbose:
             print_data(_file_line(event, dry_run))
+            sys.stdout.flush()  # a reader wants to follow
 
 
 def _fields(file: FileResult) -> dict[str, object]:
@@ -232,23 +292,14 @@ def _file_line(file: FileResult, dry_run: bool) -> str:
     word = f"would {_PLANS[file.outcome]}" if dry_run and file.outcome in _PLANS else str(file.outcome)
     line = f"{paint(f'{word:<12}', _COLOURS.get(file.outcome, 'dim'))} {plain(file.path)}"
     details = [count(file.chunks, "chunk")] if file.chunks else []
-    details += [one_line(text) for text in (file.message, *file.notes) if text]
+    details += [one_line(text) for text in (file.message, file.hint, *file.notes) if text]
     return f"{line}  ({'; '.join(details)})" if details else line
 
 
-def _conclude(common: Common, tally: Tally, seconds: float, was_stopped: bool, dry_run: bool) -> None:
-    if common.json:
-        numbers = {str(outcome): tally.outcomes[outcome] for outcome in Outcome}
-        extra = {"replaced": tally.replaced, "chunks": tally.chunks, "seconds": round(seconds, 3)}
-        print_json({"kind": "summary", **numbers, **extra, "stopped": was_stopped, "dry_run": dry_run})
-    else:
-        _show_failures(common, tally)
-        common.say(f"{tally.text()} in {duration(seconds)}" + (" (nothing was changed)" if dry_run else ""))
-    if was_stopped:
-        common.say("Stopped. What is ready stays; run the same command again to go on.")
-        raise typer.Exit(STOPPED)
-    if tally.failed:
-        raise typer.Exit(SOME_FAILED)
+def _print_summary(tally: Tally, seconds: float, was_stopped: bool, dry_run: bool) -> None:
+    numbers = {str(outcome): tally.outcomes[outcome] for outcome in Outcome}
+    extra = {"replaced": tally.replaced, "chunks": tally.chunks, "seconds": round(seconds, 3)}
+    print_json({"kind": "summary", **numbers, **extra, "stopped": was_stopped, "dry_run": dry_run})
 
 
 def _show_failures(common: Common, tally: Tally) -> None:
@@ -257,5 +308,4 @@ def _show_failures(common: Common, tally: Tally) -> None:
         if file.hint:
             say(f"       {paint(one_line(file.hint), 'dim', sys.stderr)}")
     if rest := tally.failed - len(tally.failures):
-        project = f" -p {common.project}" if common.project else ""
-        say(f"and {rest:,} more: ragforge ls{project} --status failed")
+        say(common.placed(f"and {rest:,} more: ragforge ls --status failed"))

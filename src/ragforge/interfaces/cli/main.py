@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -20,6 +21,7 @@ from ragforge.interfaces.cli.output import json_text, one_line, paint, plain, sa
 from ragforge.interfaces.cli.stop import STOPPED
 
 UNEXPECTED = 1
+UNHEARD = 141
 EXIT_CODES = {
     0: "done",
     1: "a fault of ragforge",
@@ -31,6 +33,7 @@ EXIT_CODES = {
     7: "a model or embedding service failed",
     8: "the workspace cannot be read or written, or a check failed",
     130: "stopped by Ctrl-C or SIGTERM; the command can be run again (`watch` ends with 0)",
+    141: "nobody reads the output any more, as after `| head`",
 }
 
 
@@ -44,7 +47,8 @@ def build() -> typer.Typer:
     """The whole tree of commands."""
     app = typer.Typer(
         name="ragforge",
-        help="Turn a folder of documents into a project you can ask.",
+        help="Take documents in: read, split and embed them, keep them in projects, remove them with proof. "
+        "Searching and asking are not part of this version.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -73,6 +77,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
+        return _run(given)
+    except BrokenPipeError:
+        return _leave_unheard()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # Typer's own way to end then
+            return _leave_unheard()
+        raise
+
+
+def _leave_unheard() -> int:
+    """Whoever read the output has gone: end without a word, also when Python flushes at its end."""
+    with suppress(OSError), open(os.devnull, "w") as nowhere:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(nowhere.fileno(), stream.fileno())
+    return UNHEARD
+
+
+def _run(given: list[str]) -> int:
+    try:
         code = build()(args=given, prog_name="ragforge", standalone_mode=False)
         sys.stdout.flush()
     except RagforgeError as error:
@@ -82,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _usage(given, error)
     except (Cancelled, KeyboardInterrupt, typer.Abort):
         return STOPPED
+    except BrokenPipeError:
+        raise
     except Exception as error:
         if "--debug" in _options_of(given):
             raise
@@ -102,7 +127,8 @@ def _usage(given: list[str], error: typer.TyperException) -> int:
         say(error.format_message())
         return error.exit_code
     hint = f"{context.command_path} --help" if context else "ragforge --help"
-    _report(given, "UsageError", error.format_message(), hint)
+    message = error.format_message().replace("Value error, ", "")  # Pydantic's way to begin
+    _report(given, "UsageError", message, hint)
     return error.exit_code
 
 

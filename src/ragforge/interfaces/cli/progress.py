@@ -129,11 +129,12 @@ class Bar:
 
     def __enter__(self) -> Self:
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn
+        from rich.progress import BarColumn, SpinnerColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
         # stdout is for data: it must not be drawn on the bar's console
         self._bar = RichProgress(
+            SpinnerColumn("line"),  # a slow model's first batch takes seconds: it shows that work goes on
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             TextColumn("{task.fields[pace]}", markup=False),

@@ -93,7 +93,7 @@ def _row(project: Project, documents: int, chunks: int) -> list[str]:
 def change(
     common: Common,
     project: Slug,
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="A new name to show")] = None,
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="A new name, which -p then takes")] = None,
     strategy: StrategyName = None,
     split: Sizes = None,
     embedder: EmbedderName = None,
@@ -102,7 +102,7 @@ def change(
     if not (name or strategy or split or embedder):
         raise UserError("Nothing to change", hint="give --name, --strategy, --split or --embedder")
     with common.open() as forge:
-        slug = forge.rename_project(project, name).slug if name else forge.project(project).slug
+        slug = _renamed(common, forge, project, name).slug if name else forge.project(project).slug
         if strategy or split or embedder:
             _reindex(common, forge, slug, strategy, split, embedder)
         _print_project(common, forge.project(slug))
@@ -111,9 +111,16 @@ def change(
 def rename(
     common: Common, project: Slug, name: Annotated[str, typer.Argument(metavar="NAME", help="The new name")]
 ) -> None:
-    """Give a project another name."""
+    """Give a project another name, which -p then takes."""
     with common.open() as forge:
-        _print_project(common, forge.rename_project(project, name))
+        _print_project(common, _renamed(common, forge, project, name))
+
+
+def _renamed(common: Common, forge: Ragforge, project: str, name: str) -> Project:
+    renamed = forge.rename_project(project, name)
+    if renamed.slug != project:
+        common.say(f"Project {plain(project)} is now -p {plain(renamed.slug)}")
+    return renamed
 
 
 def remove(common: Common, project: Slug, yes: Yes = False, dry_run: DryRun = False) -> None:
@@ -128,13 +135,15 @@ def remove(common: Common, project: Slug, yes: Yes = False, dry_run: DryRun = Fa
             else:
                 print_data(f"would remove project {plain(project)} with {content}")
             return
-        confirm(f"Remove project {plain(project)} with {content} for good?", yes)
+        if not confirm(f"Remove project {plain(project)} with {content} for good?", yes):
+            common.say("Nothing removed.")
+            return
         removals = forge.remove_project(project)
     if common.json:
         print_json({"project": project, "removed": [removal_fields(removal) for removal in removals]})
     else:
         for removal in removals:
-            print_proof(removal)
+            print_proof(common, removal)
         common.say(f"Removed project {plain(project)} with {content}")
     if any(removal.remains for removal in removals):
         raise typer.Exit(STORE_FAILED)
@@ -143,14 +152,16 @@ def remove(common: Common, project: Slug, yes: Yes = False, dry_run: DryRun = Fa
 def reindex(common: Common, strategy: StrategyName = None, split: Sizes = None, embedder: EmbedderName = None) -> None:
     """Split or embed a project anew. It stays usable, and the new index takes over when it is complete."""
     with common.open() as forge:
-        _reindex(common, forge, common.project_name, strategy, split, embedder)
-        _print_project(common, forge.project(common.project_name))
+        slug = forge.project(common.project_in(forge)).slug
+        _reindex(common, forge, slug, strategy, split, embedder)
+        _print_project(common, forge.project(slug))
 
 
 def _reindex(
     common: Common, forge: Ragforge, slug: str, strategy: str | None, split: list[str] | None, embedder: str | None
 ) -> None:
-    chosen = strategy_of(forge.project(slug).strategy, strategy, split)
+    before = forge.project(slug)
+    chosen = strategy_of(before.strategy, strategy, split)
     began = time.monotonic()
     with (
         meter(quiet=common.quiet, lines_on_stdout=False) as shown,
@@ -163,7 +174,10 @@ def _reindex(
     if was_stopped:
         common.say("Stopped. The project works as before; run the same command again to go on.")
         raise typer.Exit(STOPPED)
-    common.say(f"Re-indexed {plain(slug)} in {duration(time.monotonic() - began)}")
+    if forge.project(slug).generation == before.generation:
+        common.say(f"Already split by {before.strategy.name} with {plain(before.embedder)}; nothing to do")
+    else:
+        common.say(f"Re-indexed {plain(slug)} in {duration(time.monotonic() - began)}")
 
 
 def _print_project(common: Common, project: Project) -> None:

@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from ragforge.domain.library import Finding, Progress
-from ragforge.interfaces.cli.common import Common, command
+from ragforge.domain.models import PulledModel
+from ragforge.domain.sizes import MB, size_text
+from ragforge.interfaces.cli.common import Common, command, path_of
 from ragforge.interfaces.cli.output import (
     Column,
     one_line,
@@ -20,7 +22,7 @@ from ragforge.interfaces.cli.output import (
     print_table,
 )
 from ragforge.interfaces.cli.progress import meter
-from ragforge.settings import FILE_NAME, MB, size_text
+from ragforge.settings import FILE_NAME
 
 CHECK_FAILED = 8
 
@@ -40,12 +42,13 @@ def register(app: typer.Typer) -> None:
 
 def init(common: Common) -> None:
     """Make a workspace, with a settings file that explains itself. Harmless where one is already."""
-    with common.open(create=True) as forge:
+    with common.open(create=True, announce=False) as forge:
         created, folder = forge.created, forge.workspace
     if common.json:
         print_json({"workspace": folder, "created": created, "settings": folder / FILE_NAME})
     else:
-        common.say(f"The workspace {plain(str(folder))} is ready. Next: ragforge add PATH")
+        said = f"Made the workspace {plain(str(folder))}" if created else f"The workspace {plain(str(folder))} is ready"
+        common.say(f"{said}. Next: ragforge add PATH")
 
 
 def doctor(common: Common) -> None:
@@ -71,16 +74,24 @@ def _conclude(common: Common, findings: Sequence[Finding]) -> None:
         print_json({"ok": not failed, "findings": findings})
     else:
         for finding in findings:
-            _print_finding(finding)
+            _print_finding(common, finding)
     if failed:
         raise typer.Exit(CHECK_FAILED)
 
 
-def _print_finding(finding: Finding) -> None:
-    mark, colour = ("✓", "green") if finding.ok else ("✓ repaired", "yellow") if finding.repaired else ("✗", "red")
+def _print_finding(common: Common, finding: Finding) -> None:
+    mark, colour = _mark(finding)
     print_data(f"{paint(mark, colour)} {one_line(finding.subject)}: {one_line(finding.detail)}")
-    if finding.hint and not finding.ok:
-        print_data(f"  Next: {one_line(finding.hint)}")
+    if finding.hint and not finding.repaired and (finding.warning or not finding.ok):
+        print_data(f"  Next: {one_line(common.placed(finding.hint))}")
+
+
+def _mark(finding: Finding) -> tuple[str, str]:
+    if finding.repaired:
+        return "✓ repaired", "yellow"
+    if not finding.ok:
+        return "✗", "red"
+    return ("!", "yellow") if finding.warning else ("✓", "green")
 
 
 def show_config(common: Common) -> None:
@@ -111,7 +122,9 @@ def show_config(common: Common) -> None:
 
 def list_models(common: Common) -> None:
     """List the models ragforge knows, and which are here."""
-    with common.open(create=True) as forge:
+    from ragforge.app import Ragforge
+
+    with Ragforge.outside(common.settings()) as forge:
         models = forge.models()
     if common.json:
         print_json({"models": models})
@@ -135,11 +148,15 @@ def list_models(common: Common) -> None:
 def pull_model(
     common: Common,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The model, as `ragforge models ls` writes it")],
-    source: Annotated[Path | None, typer.Option("--from", metavar="FOLDER", help="Look in this folder first")] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", metavar="FOLDER", parser=path_of, help="Look in this folder first")
+    ] = None,
 ) -> None:
     """Get a model's weights, verified by their SHA-256."""
+    from ragforge.app import Ragforge
+
     with (
-        common.open(create=True) as forge,
+        Ragforge.outside(common.settings()) as forge,
         meter(quiet=common.quiet, lines_on_stdout=False, unit="MB") as shown,
     ):
         pulled = forge.pull_model(
@@ -150,4 +167,13 @@ def pull_model(
     if common.json:
         print_json({"model": pulled})
     else:
-        common.say(f"{plain(pulled.name)} is here, verified ({size_text(pulled.size)}, from {plain(pulled.source)})")
+        common.say(_pulled_text(pulled))
+
+
+def _pulled_text(pulled: PulledModel) -> str:
+    name, size = plain(pulled.name), size_text(pulled.size)
+    if pulled.source == "package":
+        return f"{name} comes with the package; nothing to pull"
+    if pulled.source == "present":
+        return f"{name} was here already, verified ({size})"
+    return f"{name} is here, verified ({size}, from the {plain(pulled.source)})"

@@ -280,7 +280,7 @@ class CatalogContract:
         assert broken.blob in back.obsolete_blobs
         assert shelf.document(back.document).problem is None
         with shelf.catalog.read() as unit:
-            assert unit.documents.sources(owner(), shelf.id, ["/a"])["/a"][1] == Status.READY
+            assert unit.documents.sources(owner(), shelf.id, ["/a"])["/a"].problem is None
             assert unit.documents.versions_with(owner(), shelf.id, [broken.source.sha256]) == frozenset()
         assert shelf.faults() == []
 
@@ -344,10 +344,11 @@ class CatalogContract:
         shelf.publish(good, bad, file("/Docs/c.md", "elsewhere"))
         with shelf.catalog.read() as unit:
             found = unit.documents.sources(owner(), shelf.id, ["/docs/a_b.md", "/docs/axb.md", "/nowhere"])
-            assert found == {
+            assert {key: (known.source, known.status) for key, known in found.items()} == {
                 "/docs/a_b.md": (good.source, Status.READY),
                 "/docs/axb.md": (bad.source, Status.FAILED),
             }
+            assert [known.problem is None for known in found.values()] == [True, False]
             keys = unit.documents.source_keys
             assert set(keys(owner(), shelf.id, "/docs/")) == {"/docs/a_b.md", "/docs/axb.md"}
             assert keys(owner(), shelf.id, "/docs/a_") == ["/docs/a_b.md"]
@@ -910,6 +911,8 @@ class CatalogContract:
             lambda u, s, p: u.projects.abandon(s, p),
             lambda u, s, p: u.projects.swap(s, p),
             lambda u, s, p: u.projects.sweep(s, p, 1),
+            lambda u, s, p: u.projects.with_id(s, p),
+            lambda u, s, p: u.documents.summaries(s, p),
             lambda u, s, p: u.documents.sources(s, p, ["/a"]),
             lambda u, s, p: u.documents.source_keys(s, p, "/"),
             lambda u, s, p: u.documents.usage(s, p),

@@ -105,6 +105,18 @@ def test_an_unknown_model() -> None:
     assert "minilm" in caught.value.hint
 
 
+def test_a_model_of_the_package_needs_no_pull(tmp_path: Path) -> None:
+    pulled = weights.pull("wordllama", tmp_path)
+    assert (pulled.source, pulled.size > 0) == ("package", True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_not_passed_over(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="there is no folder"):
+        weights.pull("minilm", tmp_path / "models", tmp_path / "nowhere")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_wordllama_is_always_listed(tmp_path: Path) -> None:
     states = {state.name: state for state in weights.available(tmp_path)}
     assert states["wordllama"].verified

@@ -133,7 +133,10 @@ def test_an_unclosed_fence_runs_to_the_end() -> None:
     assert split_text("# A\n\n```\n# b\n").leaves[0].locator.path == ("A",)
 
 
-@pytest.mark.parametrize("line", ["# " + "<!--" * 240, "# a" + " " * 950 + "`", "# " + "[a](" * 230, "# " + "*_`" * 300, "# a" + "_" * 950 + "b"])
+@pytest.mark.parametrize(
+    "line",
+    ["# " + "<!--" * 240, "# a" + " " * 950 + "`", "# " + "[a](" * 230, "# " + "*_`" * 300, "# a" + "_" * 950 + "b"],
+)
 def test_hostile_headings_take_no_time(line: str) -> None:
     text = f"{line}\n" * (300_000 // len(line))
     began = time.process_time()

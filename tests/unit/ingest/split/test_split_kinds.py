@@ -107,7 +107,9 @@ def test_definitions_are_found_with_what_stands_right_above(source: str, expecte
         assert source[heading.start :].lstrip().startswith(begins)
 
 
-@pytest.mark.parametrize("line", ["func (" + "a" * 480, "func (" + "a " * 230, "fn " + "(" * 450, "template<" * 50])
+@pytest.mark.parametrize(
+    "line", ["func (" + "a" * 480, "func (" + "a " * 230, "fn " + "(" * 450, "template<" * 50, f"class {' ' * 490}=>"]
+)
 def test_hostile_lines_of_code_take_no_time(line: str) -> None:
     source = f"{line}\n" * (300_000 // len(line))
     began = time.process_time()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,3 +67,9 @@ def test_starts_rise_and_follow_a_terminator(text: str) -> None:
     cuts = list(sentence_starts(text, 0, len(text)))
     assert cuts == sorted(set(cuts))
     assert all(text[:cut].rstrip()[-1:] in set(".!?…。\"')") for cut in cuts)
+
+
+def test_a_long_row_of_terminators_takes_no_time() -> None:
+    began = time.process_time()
+    assert list(sentence_starts("." * 50_000 + "x", 0, 50_001)) == []
+    assert time.process_time() - began < 0.5
