@@ -12,7 +12,7 @@ _SENTENCES = 20
 _LIMIT = 400
 _FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
-_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
+_LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)")
 _MARKUP = re.compile(r"<[^<>\n]*>|\{\{[^{}\n]*\}\}|[*`]+|(?<!\w)_+|_+(?!\w)|^#+ |^\|?[ :|-]{3,}\|?$", re.MULTILINE)
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n{2,}")
 _WORD = re.compile(r"\w{4,}")

@@ -125,7 +125,7 @@ def _by_look(opening: str) -> FileType:
 # Possessive throughout: a comment that could also end later would be tried in every combination.
 _HTML_LOOK = re.compile(r"(?:<!--(?>.*?-->)\s*+)*+<(?:!doctype\s+html|html|head|body)[\s>]", re.IGNORECASE | re.DOTALL)
 _JSON_LOOK = re.compile(r'\{\s*"(?:[^"\\]|\\.)*"\s*:|\[\s*[\[{]\s*["\[{\d]')
-_SHEBANG = re.compile(r"#!\s*+(?>\S*/)?(?:env\s+(?:-S\s+)?(?>\S*/)?)?([A-Za-z]+)")
+_SHEBANG = re.compile(r"#!\s*+(?>\S*/)?(?:env\s+(?:-S\s+)?(?>\S*/)?)?([A-Za-z]{1,30})")
 _INTERPRETERS = {"sh": "shell", "bash": "shell", "zsh": "shell", "ksh": "shell", "node": "javascript", "rscript": "r"}
 _HEADER_LINE = re.compile(r"[A-Za-z][A-Za-z0-9-]*: ")
 _MAIL_HEADER = re.compile(

@@ -85,7 +85,7 @@ def _walk(top: str, info: os.stat_result, seen: set[tuple[int, int]], workspace:
         except OSError as problem:
             yield Unreadable(folder, why_unreadable(problem))
             continue
-        if _WORKSPACE_FILES <= {entry.name for entry in entries}:  # another workspace: files of ragforge, not of people
+        if {entry.name for entry in entries} >= _WORKSPACE_FILES:  # another workspace: files of ragforge, not of people
             continue
         below: list[tuple[str, os.stat_result]] = []
         for entry in entries:

@@ -20,7 +20,7 @@ from ragforge.domain.strategy import Strategy
 from ragforge.errors import UserError
 from ragforge.interfaces.cli import progress
 from ragforge.interfaces.cli.common import Common
-from ragforge.interfaces.cli.files import Tally, labels_of
+from ragforge.interfaces.cli.files import Tally, ending, labels_of
 from ragforge.interfaces.cli.output import Column, ago, count, cut, duration, json_text, plain, plain_text, table
 from ragforge.interfaces.cli.progress import Pace
 from ragforge.interfaces.cli.projects import strategy_of
@@ -133,7 +133,22 @@ def test_tally_keeps_counts_of_all_and_the_first_failures_only() -> None:
         tally.count(FileResult(f"{number}", Outcome.FAILED if number % 2 else Outcome.READY, chunks=2))
     assert tally.text() == "25 ready, 25 failed"
     assert (tally.failed, len(tally.failures)) == (25, 20)
-    assert Tally().text() == ""
+
+
+def test_the_last_line_says_what_came_of_it() -> None:
+    def line(*outcomes: Outcome, was_stopped: bool = False, dry_run: bool = False) -> str:
+        tally = Tally()
+        for outcome in outcomes:
+            tally.count(FileResult("x", outcome))
+        return ending(tally, 13.9, [Path("docs")], was_stopped=was_stopped, dry_run=dry_run)
+
+    assert line(Outcome.READY, Outcome.UNCHANGED) == "1 ready, 1 unchanged in 13.9 s"
+    assert line() == "no files in docs"
+    assert line(Outcome.REMOVED, Outcome.REMOVED, dry_run=True) == "2 would be removed"
+    assert line(dry_run=True) == "nothing would be removed"
+    rest = "Run the same command again for the rest."
+    assert line(was_stopped=True) == f"Stopped after 13.9 s: nothing ready yet. {rest}"
+    assert line(Outcome.READY, was_stopped=True) == f"Stopped after 13.9 s: 1 ready. {rest}"
 
 
 def test_labels_from_options() -> None:

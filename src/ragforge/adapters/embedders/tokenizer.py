@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from tokenizers import Encoding
     from tokenizers import Tokenizer as Library
 
-_UNITS = re.compile(r" *[^ \n]+| *\n+| +")
+_UNITS = re.compile(r" {0,2000}[^ \n]{1,2000}| {0,2000}\n{1,2000}| {1,2000}")
+"""Bounded, since the library takes 640 bytes for a token: a line of 20 MB without a space would take 13 GB."""
+_UNITS_AT_A_TIME = 5_000
 _REMEMBERED_UNITS = 150_000
 _REMEMBERED_LENGTH = 96
 _PAIR = 2 * np.dtype(np.int32).itemsize
@@ -105,10 +107,12 @@ class FileTokenizer:
         return [fresh[unit] if unit in fresh else known[unit] for unit in units]
 
     def _encode_units(self, units: list[str]) -> dict[str, bytes]:
-        if not units:
-            return {}
-        encodings = self._library.encode_batch(units, add_special_tokens=False)
-        return {unit: _pack(encoding) for unit, encoding in zip(units, encodings, strict=True)}
+        packed: dict[str, bytes] = {}
+        for start in range(0, len(units), _UNITS_AT_A_TIME):
+            some = units[start : start + _UNITS_AT_A_TIME]
+            encodings = self._library.encode_batch(some, add_special_tokens=False)
+            packed |= {unit: _pack(encoding) for unit, encoding in zip(some, encodings, strict=True)}
+        return packed
 
 
 def token_ids(passages: Sequence[Passage], tokenizer: Tokenizer) -> list[Ints]:

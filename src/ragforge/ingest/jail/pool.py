@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.documents import Parsed, ParseFailure, Reason
+from ragforge.errors import StoreError
 from ragforge.ingest.jail import oneshot
 from ragforge.ingest.jail.frames import MESSAGE_LENGTH
 from ragforge.ingest.jail.limits import Limits
@@ -183,17 +184,22 @@ def _launch(paths: Sequence[str]) -> _Launched:
     folder = Path(tempfile.mkdtemp(prefix="ragforge-jail-"))
     folder.chmod(0o711)  # a child that is nobody passes through to its own folder
     mine, theirs = socket.socketpair()
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-X", "utf8", "-c", _BOOT, str(theirs.fileno()), str(folder), *paths],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={},
-            cwd=folder,
-            pass_fds=(theirs.fileno(),),
-            start_new_session=True,  # Ctrl-C is for the parent, which then closes the jail
-        )
+    try:
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-X", "utf8", "-c", _BOOT, str(theirs.fileno()), str(folder), *paths],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                cwd=folder,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # Ctrl-C is for the parent, which then closes the jail
+            )
+    except OSError as problem:
+        mine.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        raise StoreError("no process for reading files could be started", hint="free some memory") from problem
     return _Launched(process, mine, folder)
 
 

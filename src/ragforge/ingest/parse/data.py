@@ -26,6 +26,8 @@ _HEADING_DEPTH = 2
 _SECTION_SIZE = 10
 _MOST_COLUMNS = 30
 _SHORT = 100
+_IN_A_ROW = re.compile(r"[^\s,\[\]#](?:[^\n,\[\]#]*[^\s,\[\]#])?")
+"""What can stand between brackets and commas and still be told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,11 +372,14 @@ def _block(value: Value, depth: int) -> Iterator[str]:
 
 
 def _mapping(value: Pairs, depth: int) -> Iterator[str]:
-    """Scalars first where headings follow, so that none falls under a heading it does not belong to."""
+    """Entries in their order. Sections get headings where they come last: what followed would fall under them."""
     items = list(_commented(value.items))
-    headed = depth < _HEADING_DEPTH and any(_is_section(item) for _, _, item in items)
-    if headed:
-        items.sort(key=lambda entry: _is_section(entry[2]))
+    sections = [_is_section(item) for _, _, item in items] if depth < _HEADING_DEPTH else []
+    headed = any(sections) and all(sections[sections.index(True) :])
+    if headed and not depth:  # the opening comment is about the whole, not about the first key
+        opening, key, item = items[0]
+        yield from opening
+        items[0] = [], key, item
     for comments, key, item in items:
         if headed and _is_section(item):
             yield from ("", f"{'#' * (depth + 2)} {' '.join(key.split())}", "", *comments)
@@ -413,8 +418,9 @@ def _inline_or_none(value: Value) -> str | None:
         return None if value.items else "{}"
     if not value:
         return "[]"
-    if all(isinstance(item, str) and "\n" not in item for item in value) and sum(map(len, map(str, value))) <= _SHORT:
-        return ", ".join(map(str, value))
+    if all(isinstance(item, str) and _IN_A_ROW.fullmatch(item) for item in value):
+        row = _inline(value)
+        return row if len(row) <= _SHORT else None
     return None
 
 

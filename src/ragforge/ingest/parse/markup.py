@@ -17,7 +17,7 @@ MAX_DEPTH = 100
 """Deeper elements are flattened into their parents: no honest structure is that deep, but unclosed tags are."""
 MAX_COLUMNS = 1000
 LAYOUT_CHARACTERS = 1000
-"""A table row longer than this with headings or tables inside is page layout."""
+"""A table row longer than this with structure inside its cells is page layout."""
 
 
 def _names(words: str) -> frozenset[str]:
@@ -205,7 +205,7 @@ class _Writer:
         rows = [row for row in element.iter("tr") if next(row.iterancestors("table"), None) is element]
         captions = [block for caption in element.findall("caption") for block in self.blocks(caption)]
         cells = [[child for child in row if child.tag in ("td", "th")] for row in rows]
-        if sum(map(len, cells)) < 2 or any(map(_is_layout, rows)) or _has_stray_content(element, rows):
+        if _has_stray_content(element, rows) or _is_layout(element, rows, cells, nested=self._cells_open > 0):
             return self.blocks(element)
         grid = _grid(cells, self._cell_text)
         if self._cells_open:
@@ -220,9 +220,32 @@ class _Writer:
         return text
 
 
-def _is_layout(row: HtmlElement) -> bool:
-    """A row that arranges parts of the page, instead of holding values: a long cell with structure inside."""
-    return any(True for _ in row.iter("table", *_HEADINGS)) and sum(map(len, row.itertext())) > LAYOUT_CHARACTERS
+def _is_layout(element: HtmlElement, rows: list[HtmlElement], cells: list[list[HtmlElement]], nested: bool) -> bool:
+    """Whether a table arranges parts of the page, instead of holding values in rows and columns."""
+    filled = [[place for place, cell in enumerate(row) if _has_content(cell)] for row in cells]
+    if nested:
+        return sum(map(len, filled)) < 2
+    is_single = len([row for row in filled if row]) < 2 or len({place for row in filled for place in row}) < 2
+    if is_single or element.get("role") in ("presentation", "none"):
+        return True
+    long = [row for row in rows if _length(row) > LAYOUT_CHARACTERS]
+    if any(True for row in long for _ in row.iter("table", *_HEADINGS)):
+        return True
+    # Lists and paragraphs stand in the cells of data tables too, but do not make up most of their text.
+    return 2 * sum(_length(row) for row in long if any(map(_has_blocks, row))) > sum(map(_length, rows))
+
+
+def _has_content(cell: HtmlElement) -> bool:
+    return any(text.strip() for text in cell.itertext()) or any(image.get("alt") for image in cell.iter("img", "area"))
+
+
+def _has_blocks(cell: HtmlElement) -> bool:
+    """More than the one paragraph that any cell may hold."""
+    return any(True for _ in cell.iter("ul", "ol", "pre", "blockquote")) or sum(1 for _ in cell.iter("p", "div")) > 1
+
+
+def _length(element: HtmlElement) -> int:
+    return sum(map(len, element.itertext()))
 
 
 def _has_stray_content(table_element: HtmlElement, rows: list[HtmlElement]) -> bool:

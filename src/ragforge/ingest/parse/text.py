@@ -23,11 +23,11 @@ class CannotParse(Exception):
 _INVISIBLE = re.compile(
     "[\U000e0000-\U000e0fff\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\u061c\u2060-\u2064\ufeff\u00ad\u180e"
     "\u3164\uffa0\ufff9-\ufffb\ufe00-\ufe0e\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff]"
-    "|\ufe0f(?=\ufe0f)"
 )
 # Zero-width joiners stay where they make one sign of two: between emoji, and in scripts that are written with them.
 _JOINED = "\u0600-\u109f\u1780-\u18af\u2190-\u21ff\u2600-\u27bf\u2b00-\u2bff\ufe0f\U0001f000-\U0001faff"
 _JOINERS = re.compile(f"(?<![{_JOINED}])[\u200c\u200d]|[\u200c\u200d](?![{_JOINED}])")
+_REPEATED = re.compile("\ufe0f{2,}")
 _NEWLINES = re.compile("[\u0085\u2028\u2029]")
 _MARKS = re.compile(r"[^\w\s\x00-\u02ff]{31,}")  # may hold a long run of combining marks
 _MOST_MARKS = 30  # on one letter; no script needs more (Unicode Annex 15, stream-safe text)
@@ -43,6 +43,7 @@ def clean(text: str) -> str:
     text = _INVISIBLE.sub("", _NEWLINES.sub("\n", text))
     if "\u200c" in text or "\u200d" in text:
         text = _JOINERS.sub("", text)
+    text = _REPEATED.sub("\ufe0f", text)  # last: what stood between two may be gone by now
     if unicodedata.is_normalized("NFC", text):
         return text
     # Marks are sorted in time that grows with the square of their number, so a heap of them is cut down first.

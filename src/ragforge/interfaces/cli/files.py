@@ -242,16 +242,18 @@ def bring_in(
     if until_stopped:
         common.say(f"Stopped watching after {duration(seconds)}: {tally.text() or 'nothing changed'}")
         return
+    common.say(ending(tally, seconds, paths, was_stopped=was_stopped, dry_run=dry_run))
     if was_stopped:
-        done = tally.text() or "nothing ready yet"
-        common.say(f"Stopped after {duration(seconds)}: {done}. Run the same command again for the rest.")
         raise typer.Exit(STOPPED)
-    common.say(_end(tally, seconds, paths, dry_run))
     if tally.failed:
         raise typer.Exit(SOME_FAILED)
 
 
-def _end(tally: Tally, seconds: float, paths: Sequence[Path], dry_run: bool) -> str:
+def ending(tally: Tally, seconds: float, paths: Sequence[Path], *, was_stopped: bool, dry_run: bool) -> str:
+    """The last line: what came of it all."""
+    if was_stopped:
+        done = tally.text() or "nothing ready yet"
+        return f"Stopped after {duration(seconds)}: {done}. Run the same command again for the rest."
     if dry_run:
         number = tally.outcomes[Outcome.REMOVED]
         return f"{f'{number:,}' if number else 'nothing'} would be removed"

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first stops after what is under way, the second at once."""
+"""Ctrl-C and SIGTERM: the first asks the work to stop, the second ends it at once."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def failed(text: str, name: str = "a.json") -> ParseFailure:
 
 def test_small_object() -> None:
     parsed = ready('{"name": "Chair", "price": 9.50, "tags": ["oak", "new"], "size": {"w": 1, "h": 2}, "x": null}')
-    assert parsed.text == "name: Chair\nprice: 9.50\ntags: oak, new\nsize:\n  w: 1\n  h: 2\nx: null"
+    assert parsed.text == "name: Chair\nprice: 9.50\ntags: [oak, new]\nsize:\n  w: 1\n  h: 2\nx: null"
     assert (parsed.kind, parsed.title) == (TextKind.DATA, "Chair")
 
 
@@ -35,15 +35,64 @@ def test_records_are_a_table() -> None:
     assert parsed.text == ("| sku | stock | note |\n| --- | --- | --- |\n| A\\|1 | true |\n| B |  | two lines |")
 
 
-def test_headings_for_large_parts_and_scalars_above_them() -> None:
-    large = {f"key{number}": number for number in range(10)}
-    text = ready(json.dumps({"large": {"inner": large, "x": 1}, "version": 2})).text
+LARGE = {f"key{number}": number for number in range(10)}
+
+
+def test_headings_for_large_parts_that_come_last() -> None:
+    text = ready(json.dumps({"version": 2, "large": {"x": 1, "inner": LARGE}, "more": LARGE})).text
     assert text.startswith("version: 2\n\n## large\n\nx: 1\n\n### inner\n\nkey0: 0\n")
+    assert "\nkey9: 9\n\n## more\n\nkey0: 0\n" in text
+
+
+def test_keys_keep_their_order() -> None:
+    text = ready(json.dumps({"a": 1, "large": {"inner": LARGE, "x": 1}, "z": 2})).text
+    assert text.startswith("a: 1\nlarge:\n  inner:\n    key0: 0\n")
+    assert text.endswith("    key9: 9\n  x: 1\nz: 2")
+
+
+def test_an_inner_level_without_headings_under_one_with() -> None:
+    text = ready(json.dumps({"large": {"inner": LARGE, "x": 1}})).text
+    assert text.startswith("\n## large\n\ninner:\n  key0: 0\n")
+    assert text.endswith("\n  key9: 9\nx: 1")
+
+
+def test_yaml_comments_and_keys_keep_their_order() -> None:
+    large = "".join(f"  key{number}: {number}\n" for number in range(10))
+    text = ready(
+        "# Warehouse settings\nsite: Handewitt\n# Orders paid before this time leave the same day.\n"
+        f'cut_off:\n{large}note: "x"\n',
+        "a.yaml",
+    ).text
+    assert text.startswith(
+        "#: Warehouse settings\nsite: Handewitt\n#: Orders paid before this time leave the same day.\ncut_off:\n  key0"
+    )
+    assert text.endswith("  key9: 9\nnote: x")
+
+
+def test_yaml_opening_comment_stands_above_the_first_heading() -> None:
+    large = "".join(f"  key{number}: {number}\n" for number in range(10))
+    text = ready(f"# All sites\nnorth:\n{large}# Closed\nsouth:\n{large}", "a.yaml").text
+    assert text.startswith("#: All sites\n\n## north\n\nkey0: 0\n")
+    assert "\n\n## south\n\n#: Closed\nkey0: 0\n" in text
+
+
+@pytest.mark.parametrize(
+    ("items", "shown"),
+    [
+        (["oak", "pine"], "a: [oak, pine]"),
+        (["one"], "a: [one]"),
+        (["Oslo, Norway", "Bonn"], "a:\n  - Oslo, Norway\n  - Bonn"),
+        (["x" * 60, "y" * 60], f"a:\n  - {'x' * 60}\n  - {'y' * 60}"),
+        (["", "b"], "a:\n  -\n  - b"),
+    ],
+)
+def test_a_list_of_scalars_stays_a_list(items: list[str], shown: str) -> None:
+    assert ready(json.dumps({"a": items})).text == shown
 
 
 def test_nested_lists_and_long_strings() -> None:
     text = ready('{"a": [{"b": [1, 2], "c": "one\\ntwo"}, "x"], "d": [], "e": {}}').text
-    assert text == "a:\n  - b: 1, 2\n    c:\n      one\n      two\n  - x\nd: []\ne: {}"
+    assert text == "a:\n  - b: [1, 2]\n    c:\n      one\n      two\n  - x\nd: []\ne: {}"
 
 
 def test_numbers_as_written() -> None:
@@ -109,13 +158,13 @@ def test_yaml_comments_stay_with_what_they_explain() -> None:
     text = "# Service\nservice:\n  replicas: 3  # less at night\n  script: |\n    # kept\n    run\n"
     text += "# Last\nlist:\n  # one\n  - a\n"
     assert ready(text, "a.yml").text == (
-        "#: Service\nservice:\n  replicas: 3  # less at night\n  script:\n    # kept\n    run\n#: Last\nlist: a  # one"
+        "#: Service\nservice:\n  replicas: 3  # less at night\n  script:\n    # kept\n    run\n#: Last\nlist:\n  - a  # one"
     )
 
 
 def test_yaml_documents_anchors_and_tags() -> None:
     text = "--- !app/thing\na: &x [1, 2]\nb: *x\nc: !Ref Foo\n? [k1, k2]\n: v\n---\nsecond\n"
-    assert ready(text, "a.yaml").text == "!app/thing:\n  a: 1, 2\n  b: 1, 2\n  c: !Ref Foo\n  [k1, k2]: v\n\nsecond"
+    assert ready(text, "a.yaml").text == "!app/thing:\n  a: [1, 2]\n  b: [1, 2]\n  c: !Ref Foo\n  [k1, k2]: v\n\nsecond"
 
 
 def test_yaml_aliases_are_bounded() -> None:
@@ -130,7 +179,7 @@ def test_yaml_aliases_are_bounded() -> None:
 
 
 def test_yaml_alias_of_itself() -> None:
-    assert ready("a: &a [*a, x]", "a.yaml").text == "a: *a, x"
+    assert ready("a: &a [*a, x]", "a.yaml").text == "a: [*a, x]"
 
 
 def test_yaml_runs_no_code() -> None:

@@ -40,9 +40,35 @@ def test_a_table_keeps_rows_on_one_line() -> None:
     )
 
 
-def test_layout_tables_are_no_tables() -> None:
-    words = "word " * 300
-    assert text_of(f"<table><tr><td><h2>News</h2><p>{words}</p></td></tr></table>") == f"## News\n\n{words.strip()}"
+WORDS = ("word " * 300).strip()
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        (f"<tr><td><h2>News</h2><p>{WORDS}</p></td></tr>", f"## News\n\n{WORDS}"),
+        ("<tr><td>one<br><br>two</td></tr><tr><td><ul><li>three</ul></td></tr>", "one\n\ntwo\n\n- three"),
+        ("<tr><td><img src=x></td><td>text</td></tr><tr><td></td><td><h1>Top</h1></td></tr>", "text\n\n# Top"),
+        ("<tr><td><p>left</p><p>more</p></td><td>right</td></tr>", "left\n\nmore\n\nright"),
+        (f"<tr><td>a</td><td><p>{WORDS}</p><p>b</p></td></tr><tr><td>c<td>d</tr>", f"a\n\n{WORDS}\n\nb\n\nc\n\nd"),
+        (f"<tr><td>a<td><pre>{WORDS}</pre></tr><tr><td>c<td>d</tr>", f"a\n\n```\n{WORDS}\n```\n\nc\n\nd"),
+    ],
+    ids=["one cell", "one column", "one column with text", "one row", "paragraphs", "code"],
+)
+def test_layout_tables_are_no_tables(rows: str, expected: str) -> None:
+    assert text_of(f"<table>{rows}</table>") == expected
+
+
+def test_a_table_said_to_be_for_layout_is_no_table() -> None:
+    rows = "<tr><td>a<td>b</tr><tr><td>c<td>d</tr>"
+    assert text_of(f"<table role=presentation>{rows}</table>") == "a\n\nb\n\nc\n\nd"
+
+
+def test_one_long_cell_does_not_make_a_data_table_layout() -> None:
+    rows = "".join(f"<tr><td>name {number}<td>{'value ' * 60}</tr>" for number in range(9))
+    text = text_of(f"<table><tr><th>n<th>v</tr>{rows}<tr><td>last<td><ul><li>{WORDS}<li>b</ul></tr></table>")
+    assert text.startswith("| n | v |\n| --- | --- |\n| name 0 | value ")
+    assert text.endswith("word - b |")
 
 
 def test_a_table_inside_a_cell_stays_in_its_row() -> None:

@@ -40,6 +40,7 @@ def test_clean_is_idempotent(text: str) -> None:
         ("a\u200db", "ab"),
         ("می\u200cخواهم", "می\u200cخواهم"),
         ("x\ufe01\ufe02\U000e0101", "x"),
+        ("❤\ufe0f\x1f\ufe0f\u200c\u200d\ufe0f", "❤\ufe0f"),
     ],
 )
 def test_clean(dirty: str, expected: str) -> None:
