@@ -24,6 +24,7 @@ from ragforge.domain.library import (
     Finding,
     Job,
     Labels,
+    Outcome,
     Progress,
     Project,
     Removal,
@@ -191,15 +192,18 @@ class Ragforge:
         project: str = "default",
         labels: Labels | None = None,
         cancel: Cancel | None = None,
+        retry: bool = False,
         dry_run: bool = False,
         allow_empty: bool = False,
     ) -> Iterator[FileResult | Progress]:
-        """Mirror a folder: add what is new or changed, remove what is gone."""
+        """Mirror a folder: add what is new or changed, remove what is gone. `dry_run` only tells what would go."""
         cancel = cancel or Cancel()
+        if dry_run:
+            gone = self._sync.gone(self._scope, self.project(project).slug, Path(folder), allow_empty=allow_empty)
+            yield from (FileResult(key, Outcome.REMOVED) for key in gone)
+            return
         slug = self._ensure_project(project).slug
-        events = self._sync.once(
-            self._scope, slug, Path(folder), labels, cancel, dry_run=dry_run, allow_empty=allow_empty
-        )
+        events = self._sync.once(self._scope, slug, Path(folder), labels, cancel, retry=retry, allow_empty=allow_empty)
         yield from self._at_work("sync", slug, {"folder": os.fspath(folder)}, events, cancel)
 
     def watching(
@@ -319,7 +323,7 @@ class Ragforge:
         from ragforge.operate.doctor import examine
 
         return [
-            *examine(self.workspace, self._parts.models(), self.settings.embed.model),
+            *examine(self.workspace, self._parts.models(), self.settings.embed.model, self.settings.embed.fallback),
             *self._parts.catalog.inspect(),
             *findings(probe()),
         ]

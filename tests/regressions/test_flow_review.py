@@ -34,6 +34,7 @@ def test_an_interrupt_after_the_commit_keeps_the_stored_bytes(
     path = swift_path / "note.md"
     path.write_text(prose(1))
     with open_forge(swift_path / "workspace") as forge:
+
         def interrupted(self: object, *_: object) -> None:
             raise KeyboardInterrupt
 

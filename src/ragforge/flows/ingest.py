@@ -34,6 +34,7 @@ from ragforge.domain.library import (
     Published,
     Status,
 )
+from ragforge.domain.sizes import size_text
 from ragforge.domain.tokens import Matrix, Passage
 from ragforge.errors import Outdated, cannot_write
 from ragforge.failpoints import failpoint
@@ -51,8 +52,6 @@ _READ_AHEAD = 16
 _READ_AHEAD_BYTES = 4_000_000
 _FLUSH_SECONDS = 2.0
 _SAVE_SECONDS = 5.0
-_EMBED = 64
-"""Passages embedded between two signs of life."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +307,7 @@ class _Run:
             if files > quota.project_files:
                 return _full(f"{quota.project_files:,} files", "limits.project_files")
             if size > quota.project_bytes:
-                return _full(f"{quota.project_bytes:,} bytes", "limits.project_bytes")
+                return _full(size_text(quota.project_bytes), "limits.project_bytes")
             self._files, self._bytes = files, size
         return None
 
@@ -392,9 +391,8 @@ class _Run:
         unsaved: list[tuple[list[bytes], Matrix]] = []
         saved = time.monotonic()
         try:
-            for vectors in embed_missing(
-                ingest.catalog, scope, project.id, self._embedder, wanted, _EMBED, self._cancel
-            ):
+            yield self.progress("embedding")
+            for vectors in embed_missing(ingest.catalog, scope, project.id, self._embedder, wanted, self._cancel):
                 unsaved.append(vectors)
                 self._embedded += len(vectors[0])
                 yield self.progress("embedding")

@@ -32,18 +32,12 @@ class Sync:
         labels: Labels | None,
         cancel: Cancel,
         *,
-        dry_run: bool = False,
+        retry: bool = False,
         allow_empty: bool = False,
     ) -> Iterator[FileResult | Progress]:
-        """Add what is new or changed, then remove what is gone. With `dry_run` only tell what would go."""
-        folder = Path(os.path.abspath(folder.expanduser()))
-        if not folder.is_dir():
-            raise NotFound(f"no folder {folder}", hint="check the path; nothing was removed")
-        gone = self._gone(scope, slug, folder, allow_empty=allow_empty)
-        if dry_run:
-            yield from (FileResult(key, Outcome.REMOVED) for key in gone)
-            return
-        yield from self.ingest.add(scope, slug, [folder], labels, cancel)
+        """Add what is new or changed, then remove what is gone."""
+        gone = self.gone(scope, slug, folder, allow_empty=allow_empty)
+        yield from self.ingest.add(scope, slug, [folder], labels, cancel, retry=retry)
         yield from self._remove(scope, slug, gone, cancel)
 
     def watch(
@@ -69,8 +63,11 @@ class Sync:
                 yield from self.once(scope, slug, folder, labels, cancel, allow_empty=True)
                 yield Progress("watching", 0, None)
 
-    def _gone(self, scope: Scope, slug: str, folder: Path, *, allow_empty: bool) -> list[str]:
+    def gone(self, scope: Scope, slug: str, folder: Path, *, allow_empty: bool = False) -> list[str]:
         """Known paths below the folder that are no longer there. What lies in an unreadable place is not gone."""
+        folder = Path(os.path.abspath(folder.expanduser()))
+        if not folder.is_dir():
+            raise NotFound(f"no folder {folder}", hint="check the path; nothing was removed")
         found = list(find_files([folder], self.ingest.workspace))
         present = {file.key for file in found if isinstance(file, Found)}
         hidden = tuple(key_of(place.path) for place in found if isinstance(place, Unreadable))
@@ -80,7 +77,7 @@ class Sync:
         gone = [key for key in known if key not in present and not key.startswith(hidden) and not os.path.isfile(key)]
         if gone and not present and not allow_empty:
             raise UserError(
-                f"{folder} is empty, but {len(gone)} files of it are known",
+                f"{folder} is empty, but {len(gone)} of its files are known",
                 hint="if it is a drive, mount it; to remove them all use ragforge rm or --allow-empty",
             )
         return gone

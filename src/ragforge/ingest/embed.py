@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 
@@ -12,6 +13,10 @@ from ragforge.domain.cancel import Cancel
 from ragforge.domain.documents import Parsed, Split, lead
 from ragforge.domain.tokens import Ints, Matrix, Passage, Tokens
 from ragforge.ports import Catalog, Embedder, Tokenizer
+
+_FIRST_BATCH = 16
+_LARGEST_BATCH = 256
+_QUICK_SECONDS = 1.0
 
 
 def passages(
@@ -40,13 +45,20 @@ def embed_missing(
     project: str,
     embedder: Embedder,
     wanted: Mapping[bytes, Passage],
-    batch: int,
     cancel: Cancel,
 ) -> Iterator[tuple[list[bytes], Matrix]]:
-    """Vectors of the passages that have none yet, a batch at a time, longest first so that batches pad little."""
+    """Vectors of the passages that have none yet, a batch at a time, longest first so that batches pad little.
+
+    Batches grow while they are quick, so that a service is called seldom and a slow model gives signs of life.
+    """
     with catalog.read() as c:
         known = c.embeddings.known(scope, project, embedder.card.fingerprint, wanted.keys())
     missing = sorted(wanted.keys() - known, key=lambda h: -len(wanted[h].text))
-    for start in range(0, len(missing), batch):
-        hashes = missing[start : start + batch]
-        yield hashes, embedder.embed([wanted[h] for h in hashes], cancel)
+    start, size = 0, _FIRST_BATCH
+    while hashes := missing[start : start + size]:
+        began = time.monotonic()
+        vectors = embedder.embed([wanted[h] for h in hashes], cancel)
+        yield hashes, vectors
+        start += len(hashes)
+        if time.monotonic() - began < _QUICK_SECONDS:
+            size = min(2 * size, _LARGEST_BATCH)

@@ -13,7 +13,8 @@ from ragforge.domain.documents import Leaf, Locator, breadcrumb, chunk_id, clock
     ("locator", "label"),
     [
         (Locator(("Refunds", "Chairs")), "Refunds > Chairs"),
-        (Locator(("Refunds",), page=3, page_end=4), "p. 3"),
+        (Locator(("Refunds",), page=3, page_end=4), "p. 3–4"),
+        (Locator(page=3, page_end=3), "p. 3"),
         (Locator(start=754.2, end=760, speaker="Ann"), "t=12:34"),
         (Locator(page=2, start=0.0), "t=0:00"),
         (Locator(), ""),

@@ -48,10 +48,11 @@ def test_only_unknown_passages_are_embedded_longest_first(swift_path: Path) -> N
         forge.add(swift_path / "docs", project="p")
         known = embedder.texts[0]
         embedder.texts.clear()
-        wanted = {text_hash(text): Passage(text) for text in (known, "short", "a longer one", "the longest of them")}
+        texts = [known, *("a longer text of " + "words " * number for number in range(60))]
+        wanted = {text_hash(text): Passage(text) for text in texts}
         batches = list(
-            embed_missing(forge._parts.catalog, forge._scope, forge.project("p").id, embedder, wanted, 2, Cancel())
+            embed_missing(forge._parts.catalog, forge._scope, forge.project("p").id, embedder, wanted, Cancel())
         )
-    assert [len(hashes) for hashes, _ in batches] == [2, 1]
-    assert embedder.texts == ["the longest of them", "a longer one", "short"]
+    assert [len(hashes) for hashes, _ in batches] == [16, 32, 12], "batches grow while they are quick"
+    assert embedder.texts == sorted(texts[1:], key=len, reverse=True)
     assert all(len(hashes) == len(vectors) for hashes, vectors in batches)

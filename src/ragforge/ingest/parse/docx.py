@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import re
 import sys
 import zipfile
 from importlib import import_module
@@ -54,17 +55,26 @@ _LAYOUT = (
     "adjustRightInd",
 )
 _BACK_LINKS = ("#footnote-ref-", "#endnote-ref-")
+_PAGE_NUMBER = re.compile(
+    r"(?:page|seite|página|pagina|side|sida|p\.|s\.)?\W*\d+\W*(?:(?:of|von|sur|de|di|af|av)\W*\d+\W*)?", re.I
+)
 
 
 def read(data: bytes, archive: zipfile.ZipFile) -> Parsed:
-    """The document's body with foot- and endnotes; equations as LaTeX; a note where text is hidden."""
+    """The document's body with foot- and endnotes, then what stands beside it; equations as LaTeX.
+
+    A note says where text is hidden.
+    """
     name = main_part(archive)
     document = part(archive, name)
     notes = []
     style_map = list(_STYLE_MAP)
+    margins = [*_related(archive, name, "header"), *_related(archive, name, "footer")]
+    comments = _related(archive, name, "comments")
+    hidden = sum(hidden_passages(root) for root in (document, *margins, *comments) if root is not None)
+    if hidden:
+        notes.append(f"{hidden} hidden passage{'s' if hidden > 1 else ''}")
     if document is not None:
-        if hidden := hidden_passages(document):
-            notes.append(f"{hidden} hidden passage{'s' if hidden > 1 else ''}")
         style_map += _own_heading_styles(part(archive, resolve(name, "styles.xml")))
         equations_to_latex(document)
         open_wrappers(document)
@@ -77,11 +87,62 @@ def read(data: bytes, archive: zipfile.ZipFile) -> Parsed:
     for link in list(root.iter("a")):
         if (link.get("href") or "").startswith(_BACK_LINKS):
             link.drop_tree()
+    body = markdown(root)
+    beside = [
+        *_section("Header and footer", "\n", _margin_lines(margins)),
+        *_section("Comments", "\n\n", _said(comments)),
+    ]
+    if not body and any("/media/" in entry for entry in archive.namelist()):
+        if not beside:
+            raise CannotParse(
+                Reason.NO_TEXT, "pictures only: needs OCR", "save it as PDF, run that through OCR and add it"
+            )
+        notes.append("no text in its body, but pictures: they need OCR")
     text = MarkedText()
-    text.add(markdown(root))
-    if not text.text and any("/media/" in entry for entry in archive.namelist()):
-        raise CannotParse(Reason.NO_TEXT, "pictures only: needs OCR", "save it as PDF, run that through OCR and add it")
+    text.add("\n\n".join(filter(None, [body, *beside])))
     return Parsed(text.text, title=core_title(archive), notes=tuple(notes))
+
+
+def _related(archive: zipfile.ZipFile, name: str, kind: str) -> list[etree._Element]:
+    """The parts of a kind that a part refers to."""
+    folder, _, file = name.rpartition("/")
+    links = part(archive, f"{folder}/_rels/{file}.rels".lstrip("/"))
+    targets = [
+        resolve(name, link.get("Target") or "")
+        for link in (links if links is not None else ())
+        if (link.get("Type") or "").endswith(f"/{kind}") and link.get("TargetMode") != "External"
+    ]
+    found = (part(archive, target) for target in dict.fromkeys(targets))
+    return [root for root in found if root is not None]
+
+
+def _section(title: str, between: str, lines: list[str]) -> list[str]:
+    return [f"## {title}\n\n{between.join(lines)}"] if lines else []
+
+
+def _margin_lines(margins: list[etree._Element]) -> list[str]:
+    """Each line of headers and footers once; page numbers say nothing."""
+    lines = dict.fromkeys(line for root in margins for line in _lines(root))
+    return [line for line in lines if any(map(str.isalpha, line)) and not _PAGE_NUMBER.fullmatch(line)]
+
+
+def _said(comments: list[etree._Element]) -> list[str]:
+    """Each comment behind the name of who wrote it."""
+    found = []
+    for comment in (comment for root in comments for comment in root.iter("{*}comment")):
+        if words := " ".join(_lines(comment)):
+            found.append(": ".join(filter(None, [_attribute(comment, "author"), words])))
+    return found
+
+
+def _lines(root: etree._Element) -> list[str]:
+    """The text of each paragraph. Those of a text box, which stand inside another, are lines of their own."""
+    lines: dict[etree._Element | None, list[str]] = {paragraph: [] for paragraph in root.iter("{*}p")}
+    for piece in root.iter("{*}t", "{*}tab", "{*}br"):
+        owner = next(piece.iterancestors("{*}p"), None)
+        if owner in lines:
+            lines[owner].append(piece.text or " ")
+    return [line for pieces in lines.values() if (line := " ".join("".join(pieces).split()))]
 
 
 def hidden_passages(document: etree._Element) -> int:

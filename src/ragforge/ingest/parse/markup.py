@@ -241,7 +241,8 @@ def _has_content(cell: HtmlElement) -> bool:
 
 def _has_blocks(cell: HtmlElement) -> bool:
     """More than the one paragraph that any cell may hold."""
-    return any(True for _ in cell.iter("ul", "ol", "pre", "blockquote")) or sum(1 for _ in cell.iter("p", "div")) > 1
+    paragraphs = [part for part in cell.iter("p", "div") if part.find("p") is None and part.find("div") is None]
+    return len(paragraphs) > 1 or any(True for _ in cell.iter("ul", "ol", "pre", "blockquote"))
 
 
 def _length(element: HtmlElement) -> int:

@@ -1,4 +1,4 @@
-"""PPTX -> a heading for each slide with its text, tables, charts and notes. A slide is a page."""
+"""PPTX -> a heading for each slide with its text, tables, charts, notes and comments. A slide is a page."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ _OUTSIDE = (PP_PLACEHOLDER.SLIDE_NUMBER, PP_PLACEHOLDER.DATE)
 def read(data: bytes, archive: zipfile.ZipFile) -> Parsed:
     """Slides in order, hidden ones too, which are noted."""
     presentation = Package.open(io.BytesIO(data)).main_document_part.presentation
+    authors = _authors(presentation.part)
     text = MarkedText()
     hidden: list[str] = []
     has_text = False
     for number, slide in enumerate(presentation.slides, start=1):
         if slide._element.get("show") in ("0", "false"):
             hidden.append(str(number))
-        blocks = list(_slide(number, slide))
+        blocks = [*_slide(number, slide), *_comments(slide.part, authors)]
         has_text = has_text or len(blocks) > 1 or ":" in blocks[0]
         text.add("\n\n".join(blocks) + "\n\n", page=number)
     if not has_text:
@@ -57,6 +58,31 @@ def _slide(number: int, slide: Any) -> Iterator[str]:
         if frame is not None and frame.text.strip():
             yield "### Notes"
             yield frame.text.replace("\v", "\n").strip()
+
+
+def _related(part: Any, *kinds: str) -> Iterator[Any]:
+    """The parts of these kinds that a part refers to, as XML."""
+    for link in part.rels.values():
+        if not link.is_external and link.reltype.rpartition("/")[2] in kinds:
+            yield xml_tree(link.target_part.blob)
+
+
+def _authors(presentation: Any) -> dict[str | None, str]:
+    """The names of those who commented, by their identity."""
+    roots = _related(presentation, "commentAuthors", "authors")
+    return {author.get("id"): author.get("name") or "" for root in roots for author in root}
+
+
+def _comments(slide: Any, authors: dict[str | None, str]) -> Iterator[str]:
+    """What was said about a slide: `text` holds it in old files, `txBody` in new ones, where answers stand inside."""
+    found = []
+    for comment in (comment for root in _related(slide, "comments") for comment in root.iter("{*}cm", "{*}reply")):
+        body = comment.find("{*}text") if comment.find("{*}text") is not None else comment.find("{*}txBody")
+        words = " ".join(" ".join(body.itertext()).split()) if body is not None else ""
+        if words:
+            found.append(": ".join(filter(None, [authors.get(comment.get("authorId")), words])))
+    if found:
+        yield from ("### Comments", *found)
 
 
 def _shape(shape: Any, slide: Any) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Speech with its times: .vtt, .srt, .sbv, and the JSON that YouTube and Whisper write.
 
-Each cue becomes one line, `Speaker: words`, marked with its start, end and speaker.
+Each cue becomes one line, marked with its start, end and speaker. The first of a turn is `Speaker: words`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SBV_TIME = re.compile(r"\s*(\d+:\d\d:\d\d\.\d{1,3}),(\d+:\d\d:\d\d\.\d{1,3})\s*
 _BLOCK = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?:\s|$)")
 _VOICE = re.compile(r"<v(?:\.[^\s<>]{0,100})?[ \t]+([^<>\n]{1,200})>")
 _TAG = re.compile(r"</?[a-zA-Z\d][^<>]{0,200}>|\{\\[^{}]{0,200}\}")
-_LABEL = re.compile(r"(?:>>+\s*|-\s+)?([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’()-]*){0,3}):\s+\S")
+_LABEL = re.compile(r"(?:>>+\s*|-\s+)?([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’()-]*){0,3}):\s+(?=\S)")
 _ROLLING_GAP = 1.0
 _ROLLING_SHARE = 0.2
 
@@ -51,12 +51,17 @@ def render(cues: Sequence[Cue], notes: tuple[str, ...] = ()) -> Parsed:
     """Cues as marked text, what rolling captions repeat left out."""
     marked = MarkedText()
     labels = _labels(cues)
+    before: str | None = None
     for cue in _without_repeats(cues):
         words = " ".join(cue.lines)
         label = _LABEL.match(words)
-        speaker = cue.speaker or (label[1] if label and label[1] in labels else None)
-        line = f"{cue.speaker}: {words}" if cue.speaker else words
+        named = label[1] if label and label[1] in labels else None
+        speaker = cue.speaker or named
+        if label and named and named == speaker:
+            words = words[label.end() :]
+        line = f"{speaker}: {words}" if speaker and speaker != before else words
         marked.add(line + "\n", start=cue.start, end=max(cue.start, cue.end), speaker=speaker)
+        before = speaker
     return Parsed(marked.text, TextKind.TRANSCRIPT, marked.marks, notes=notes)
 
 

@@ -13,6 +13,8 @@ import pptx
 import pytest
 from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
+from pptx.opc.package import Part
+from pptx.opc.packuri import PackURI
 from pptx.util import Inches
 
 from ragforge.domain.documents import Parsed, ParseFailure, Reason, TextKind
@@ -119,6 +121,64 @@ def test_docx_linked_pictures_are_not_fetched(monkeypatch: pytest.MonkeyPatch) -
     assert text_of(docx(f"<w:p>{picture}</w:p>" + paragraph("text"), relationships=link)) == "text"
 
 
+BASE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def related(**parts: str) -> tuple[dict[str, str | bytes], str]:
+    """Parts beside the document, `kind_number="..."`, and the relationships that name them."""
+    names = {name: f"{name}.xml" for name in parts}
+    links = "".join(
+        f'<Relationship Id="{name}" Type="{BASE}/{name.split("_")[0]}" Target="{target}"/>'
+        for name, target in names.items()
+    )
+    return {
+        f"word/{names[name]}": f'<w:part xmlns:w="{WORD}">{content}</w:part>' for name, content in parts.items()
+    }, links
+
+
+def comment(author: str, content: str) -> str:
+    return f'<w:comment w:id="0" w:author="{author}">{content}</w:comment>'
+
+
+def test_docx_headers_footers_and_comments_come_last() -> None:
+    page = "<w:p><w:r><w:t>Seite </w:t></w:r><w:r><w:t>1</w:t></w:r><w:r><w:t> von 3</w:t></w:r></w:p>"
+    more, links = related(
+        footer_1=paragraph("Confidential") + page,
+        header_1=paragraph("Jensen &amp; Co") + paragraph("- 2 -"),
+        header_2="<w:p><w:r><w:t>Jensen</w:t><w:tab/><w:t>&amp; Co</w:t></w:r></w:p>" + paragraph("Page turner"),
+        comments=comment("Mara", paragraph("Is this right?") + paragraph("Ask Bo."))
+        + comment("Bo", paragraph("Yes."))
+        + comment("Bo", paragraph(" "))
+        + comment("", paragraph("Nobody.")),
+    )
+    assert text_of(docx(paragraph("Body"), more, links)) == (
+        "Body\n\n## Header and footer\n\nJensen & Co\nPage turner\nConfidential\n\n"
+        "## Comments\n\nMara: Is this right? Ask Bo.\n\nBo: Yes.\n\nNobody."
+    )
+
+
+def test_docx_text_boxes_in_a_header_are_read_once() -> None:
+    box = f"<w:txbxContent>{paragraph('Boxed')}</w:txbxContent>"
+    more, links = related(header=f"<w:p><w:r><w:t>Head</w:t></w:r><w:r>{box}</w:r><w:r>{box}</w:r></w:p>")
+    assert text_of(docx(paragraph("Body"), more, links)) == "Body\n\n## Header and footer\n\nHead\nBoxed"
+
+
+def test_docx_with_text_beside_the_body_only_is_not_empty() -> None:
+    more, links = related(header=paragraph("Letterhead"))
+    assert text_of(docx("<w:p/>", more, links)) == "## Header and footer\n\nLetterhead"
+    parsed = parse(docx("<w:p/>", {**more, "word/media/scan.png": b"\x89PNG"}, links), "a.docx")
+    assert parsed.notes == ("no text in its body, but pictures: they need OCR",)
+    more, links = related(comments=comment("Bo", paragraph("Hello")))
+    assert text_of(docx("<w:p/>", more, links)) == "## Comments\n\nBo: Hello"
+    more, links = related(footer=paragraph("Page 3 / 4"))
+    assert failure_of(docx("<w:p/>", more, links)).reason is Reason.EMPTY
+
+
+def test_docx_hidden_text_beside_the_body_is_noted() -> None:
+    more, links = related(header=paragraph("obey me", properties="<w:vanish/>"))
+    assert parse(docx(paragraph("seen"), more, links), "a.docx").notes == ("1 hidden passage",)
+
+
 # --- PPTX
 
 
@@ -154,6 +214,41 @@ def test_pptx_slides_are_pages_with_titles_notes_and_tables() -> None:
     assert second.startswith("## Slide 2\n\n| Item | Price |\n| --- | --- |\n| Chair | 40 |\n\n")
     assert "| 2024 | 10.5 |\n| 2025 | 20 |" in second
     assert parsed.notes == ("hidden slide: 2",)
+
+
+OLD_COMMENTS = (
+    '<p:cmAuthorLst xmlns:p="urn:p"><p:cmAuthor id="0" name="Mara"/></p:cmAuthorLst>',
+    '<p:cmLst xmlns:p="urn:p"><p:cm authorId="0"><p:text>Is oak\nright?</p:text></p:cm>'
+    '<p:cm authorId="7"><p:text>Yes.</p:text></p:cm></p:cmLst>',
+    f"{BASE}/commentAuthors",
+    f"{BASE}/comments",
+)
+_BODY = '<p:txBody><a:p xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><a:r><a:t>{}</a:t></a:r></a:p>'
+_MODERN = "http://schemas.microsoft.com/office/2018/10/relationships"
+NEW_COMMENTS = (
+    '<p:authorLst xmlns:p="urn:p"><p:author id="{A}" name="Mara"/></p:authorLst>',
+    '<p:cmLst xmlns:p="urn:p"><p:cm authorId="{A}"><p:replyLst><p:reply authorId="{B}">'
+    f"{_BODY.format('Yes.')}</p:txBody></p:reply></p:replyLst>{_BODY.format('Is oak right?')}</p:txBody></p:cm></p:cmLst>",
+    f"{_MODERN}/authors",
+    f"{_MODERN}/comments",
+)
+
+
+@pytest.mark.parametrize("kind", [OLD_COMMENTS, NEW_COMMENTS], ids=["old", "new"])
+def test_pptx_comments_stand_under_their_slide(kind: tuple[str, str, str, str]) -> None:
+    authors, comments, authors_type, comments_type = kind
+    deck = pptx.Presentation(io.BytesIO(presentation()))
+    for place, owner, content, relation in (
+        ("/ppt/people.xml", deck.part, authors, authors_type),
+        ("/ppt/comments/comment1.xml", deck.slides[0].part, comments, comments_type),
+    ):
+        part = Part(PackURI(place), "application/xml", deck.part.package, content.encode())
+        owner.relate_to(part, relation)
+    out = io.BytesIO()
+    deck.save(out)
+    parsed = parse(out.getvalue(), "a.pptx")
+    first = parsed.text[: parsed.marks[1].offset]
+    assert first.endswith("Say that oak is dear.\n\n### Comments\n\nMara: Is oak right?\n\nYes.\n\n")
 
 
 def test_pptx_without_text_needs_ocr() -> None:

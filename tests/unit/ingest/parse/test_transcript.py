@@ -106,6 +106,27 @@ def test_speakers_written_into_the_words() -> None:
     assert parsed.text.startswith("Ann Lee: hi\n")
 
 
+def test_a_speaker_is_named_where_the_turn_begins() -> None:
+    parsed = read(
+        "WEBVTT\n\n00:01.000 --> 00:02.000\n<v Mara Jensen>We start a round of customer\n\n"
+        "00:02.000 --> 00:03.000\n<v Mara Jensen>service calls.\n\n00:03.000 --> 00:04.000\n<v Bo>Good.\n\n"
+        "00:04.000 --> 00:05.000\n<v Mara Jensen>Yes.\n"
+    )
+    assert parsed.text == "Mara Jensen: We start a round of customer\nservice calls.\nBo: Good.\nMara Jensen: Yes.\n"
+    assert [mark.speaker for mark in parsed.marks] == ["Mara Jensen", "Mara Jensen", "Bo", "Mara Jensen"]
+    assert spans(parsed)[1] == (2.0, 3.0, "service calls.")
+
+
+def test_a_speaker_written_into_the_words_is_named_once_a_turn() -> None:
+    parsed = read(
+        "1\n00:00:01,000 --> 00:00:02,000\nAnn Lee: one\n\n2\n00:00:02,000 --> 00:00:03,000\nAnn Lee: two: three\n\n"
+        "3\n00:00:03,000 --> 00:00:04,000\nand four\n\n4\n00:00:04,000 --> 00:00:05,000\n>> Ann Lee: five\n",
+        "a.srt",
+    )
+    assert parsed.text == "Ann Lee: one\ntwo: three\nand four\nAnn Lee: five\n"
+    assert [mark.speaker for mark in parsed.marks] == ["Ann Lee", "Ann Lee", None, "Ann Lee"]
+
+
 def test_json_speakers_and_strings() -> None:
     cues = from_json(
         [{"start": "1.5", "end": "2", "text": " hi\nyou ", "speaker": "Bo"}, {"start": 2, "end": 3, "text": ""}]
