@@ -56,7 +56,9 @@ _LAYOUT = (
 )
 _BACK_LINKS = ("#footnote-ref-", "#endnote-ref-")
 _PAGE_NUMBER = re.compile(
-    r"(?:page|seite|página|pagina|side|sida|p\.|s\.)?\W*\d+\W*(?:(?:of|von|sur|de|di|af|av)\W*\d+\W*)?", re.I
+    r"(?:page|seite|página|pagina|side|sida|[ps](?=\.))?\W{0,5}\d+\W{0,5}"
+    r"(?:(?:of|von|sur|de|di|af|av)?\W{0,5}\d+\W{0,5})?",
+    re.IGNORECASE,
 )
 
 
@@ -138,7 +140,7 @@ def _said(comments: list[etree._Element]) -> list[str]:
 def _lines(root: etree._Element) -> list[str]:
     """The text of each paragraph. Those of a text box, which stand inside another, are lines of their own."""
     lines: dict[etree._Element | None, list[str]] = {paragraph: [] for paragraph in root.iter("{*}p")}
-    for piece in root.iter("{*}t", "{*}tab", "{*}br"):
+    for piece in root.iter("{*}t", "{*}tab", "{*}ptab", "{*}br", "{*}cr"):
         owner = next(piece.iterancestors("{*}p"), None)
         if owner in lines:
             lines[owner].append(piece.text or " ")

@@ -18,6 +18,8 @@ MAX_DEPTH = 100
 MAX_COLUMNS = 1000
 LAYOUT_CHARACTERS = 1000
 """A table row longer than this with structure inside its cells is page layout."""
+ROW_CHARACTERS = 200
+"""A row longer than this that is alone in its table is page layout."""
 
 
 def _names(words: str) -> frozenset[str]:
@@ -225,9 +227,10 @@ def _is_layout(element: HtmlElement, rows: list[HtmlElement], cells: list[list[H
     filled = [[place for place, cell in enumerate(row) if _has_content(cell)] for row in cells]
     if nested:
         return sum(map(len, filled)) < 2
-    is_single = len([row for row in filled if row]) < 2 or len({place for row in filled for place in row}) < 2
-    if is_single or element.get("role") in ("presentation", "none"):
+    if len({place for row in filled for place in row}) < 2 or element.get("role") in ("presentation", "none"):
         return True
+    if len([row for row in filled if row]) < 2:  # a label and its value belong on one line
+        return _length(element) > ROW_CHARACTERS or any(_has_blocks(cell) for row in cells for cell in row)
     long = [row for row in rows if _length(row) > LAYOUT_CHARACTERS]
     if any(True for row in long for _ in row.iter("table", *_HEADINGS)):
         return True
@@ -242,7 +245,7 @@ def _has_content(cell: HtmlElement) -> bool:
 def _has_blocks(cell: HtmlElement) -> bool:
     """More than the one paragraph that any cell may hold."""
     paragraphs = [part for part in cell.iter("p", "div") if part.find("p") is None and part.find("div") is None]
-    return len(paragraphs) > 1 or any(True for _ in cell.iter("ul", "ol", "pre", "blockquote"))
+    return len(paragraphs) > 1 or any(True for _ in cell.iter("ul", "ol", "pre", "blockquote", *_HEADINGS))
 
 
 def _length(element: HtmlElement) -> int:

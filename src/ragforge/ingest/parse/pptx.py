@@ -77,8 +77,8 @@ def _comments(slide: Any, authors: dict[str | None, str]) -> Iterator[str]:
     """What was said about a slide: `text` holds it in old files, `txBody` in new ones, where answers stand inside."""
     found = []
     for comment in (comment for root in _related(slide, "comments") for comment in root.iter("{*}cm", "{*}reply")):
-        body = comment.find("{*}text") if comment.find("{*}text") is not None else comment.find("{*}txBody")
-        words = " ".join(" ".join(body.itertext()).split()) if body is not None else ""
+        paragraphs = comment.findall("{*}text") or comment.findall(f"{{*}}txBody/{_PARAGRAPH}")
+        words = _plain(" ".join("".join(paragraph.itertext()) for paragraph in paragraphs))
         if words:
             found.append(": ".join(filter(None, [authors.get(comment.get("authorId")), words])))
     if found:

@@ -158,7 +158,8 @@ def test_yaml_comments_stay_with_what_they_explain() -> None:
     text = "# Service\nservice:\n  replicas: 3  # less at night\n  script: |\n    # kept\n    run\n"
     text += "# Last\nlist:\n  # one\n  - a\n"
     assert ready(text, "a.yml").text == (
-        "#: Service\nservice:\n  replicas: 3  # less at night\n  script:\n    # kept\n    run\n#: Last\nlist:\n  - a  # one"
+        "#: Service\nservice:\n  replicas: 3  # less at night\n  script:\n    # kept\n    run\n"
+        "#: Last\nlist:\n  - a  # one"
     )
 
 

@@ -50,10 +50,11 @@ WORDS = ("word " * 300).strip()
         ("<tr><td>one<br><br>two</td></tr><tr><td><ul><li>three</ul></td></tr>", "one\n\ntwo\n\n- three"),
         ("<tr><td><img src=x></td><td>text</td></tr><tr><td></td><td><h1>Top</h1></td></tr>", "text\n\n# Top"),
         ("<tr><td><p>left</p><p>more</p></td><td>right</td></tr>", "left\n\nmore\n\nright"),
+        (f"<tr><td>left</td><td>{WORDS}</td></tr>", f"left\n\n{WORDS}"),
         (f"<tr><td>a</td><td><p>{WORDS}</p><p>b</p></td></tr><tr><td>c<td>d</tr>", f"a\n\n{WORDS}\n\nb\n\nc\n\nd"),
         (f"<tr><td>a<td><pre>{WORDS}</pre></tr><tr><td>c<td>d</tr>", f"a\n\n```\n{WORDS}\n```\n\nc\n\nd"),
     ],
-    ids=["one cell", "one column", "one column with text", "one row", "paragraphs", "code"],
+    ids=["one cell", "one column", "one column with text", "one row", "one long row", "paragraphs", "code"],
 )
 def test_layout_tables_are_no_tables(rows: str, expected: str) -> None:
     assert text_of(f"<table>{rows}</table>") == expected
@@ -62,6 +63,10 @@ def test_layout_tables_are_no_tables(rows: str, expected: str) -> None:
 def test_a_table_said_to_be_for_layout_is_no_table() -> None:
     rows = "<tr><td>a<td>b</tr><tr><td>c<td>d</tr>"
     assert text_of(f"<table role=presentation>{rows}</table>") == "a\n\nb\n\nc\n\nd"
+
+
+def test_a_label_and_its_value_stay_on_one_line() -> None:
+    assert text_of("<table><tr><td><p>Total</p></td><td>40 €</td></tr></table>") == "| Total | 40 € |\n| --- | --- |"
 
 
 def test_one_long_cell_does_not_make_a_data_table_layout() -> None:

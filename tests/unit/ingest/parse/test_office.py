@@ -145,7 +145,7 @@ def test_docx_headers_footers_and_comments_come_last() -> None:
     more, links = related(
         footer_1=paragraph("Confidential") + page,
         header_1=paragraph("Jensen &amp; Co") + paragraph("- 2 -"),
-        header_2="<w:p><w:r><w:t>Jensen</w:t><w:tab/><w:t>&amp; Co</w:t></w:r></w:p>" + paragraph("Page turner"),
+        header_2="<w:p><w:r><w:t>Jensen</w:t><w:ptab/><w:t>&amp; Co</w:t></w:r></w:p>" + paragraph("Page turner"),
         comments=comment("Mara", paragraph("Is this right?") + paragraph("Ask Bo."))
         + comment("Bo", paragraph("Yes."))
         + comment("Bo", paragraph(" "))
@@ -223,12 +223,16 @@ OLD_COMMENTS = (
     f"{BASE}/commentAuthors",
     f"{BASE}/comments",
 )
-_BODY = '<p:txBody><a:p xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><a:r><a:t>{}</a:t></a:r></a:p>'
+_BODY = (
+    '<p:txBody><a:p xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><a:r><a:t>{}</a:t></a:r></a:p>'
+    "</p:txBody>"
+)
 _MODERN = "http://schemas.microsoft.com/office/2018/10/relationships"
 NEW_COMMENTS = (
     '<p:authorLst xmlns:p="urn:p"><p:author id="{A}" name="Mara"/></p:authorLst>',
     '<p:cmLst xmlns:p="urn:p"><p:cm authorId="{A}"><p:replyLst><p:reply authorId="{B}">'
-    f"{_BODY.format('Yes.')}</p:txBody></p:reply></p:replyLst>{_BODY.format('Is oak right?')}</p:txBody></p:cm></p:cmLst>",
+    f"{_BODY.format('Yes.')}</p:reply></p:replyLst>"
+    f"{_BODY.format('Is o</a:t></a:r><a:r><a:t>ak right?')}</p:cm></p:cmLst>",
     f"{_MODERN}/authors",
     f"{_MODERN}/comments",
 )
