@@ -34,8 +34,8 @@ def test_the_public_names() -> None:
     methods = {name for name in vars(ragforge.Ragforge) if not name.startswith("_")}
     assert methods == {
         "add", "adding", "cancel_job", "check", "chunks", "close", "create_project", "doctor", "document", "documents",
-        "enable", "find", "jobs", "label", "models", "open", "outside", "project", "projects", "pull_model", "reindexing",
-        "remove_project", "removing", "rename_project", "syncing", "watching",
+        "enable", "find", "jobs", "label", "models", "open", "outside", "project", "projects", "pull_model",
+        "reindexing", "remove_project", "removing", "rename_project", "syncing", "watching",
     }  # fmt: skip
     with pytest.raises(AttributeError):
         _ = ragforge.Nothing
