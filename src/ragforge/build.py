@@ -155,16 +155,22 @@ def make_workspace(folder: Path, *, create: bool) -> bool:
         return False
     if not create:
         raise NotFound(f"no workspace at {folder}", hint="ragforge init makes one")
-    if folder.exists() and (not folder.is_dir() or {p.name for p in folder.iterdir()} - {FILE_NAME}):
-        raise UserError(f"{folder} is not empty and no workspace", hint="choose another folder with --workspace")
+    if folder.is_dir():
+        held = {path.name for path in folder.iterdir()}
+        if FILE_NAME in held:  # another was quicker
+            return False
+        if held:
+            raise UserError(f"{folder} is not empty and no workspace", hint="choose another folder with --workspace")
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (folder / FILE_NAME).open("x", encoding="utf-8") as file:
             file.write(template())
         for name in ("uploads", "projects", "inflight"):
             (folder / name).mkdir(exist_ok=True)
-    except FileExistsError:  # another was quicker
-        return False
+    except FileExistsError as problem:
+        if not folder.is_dir():
+            raise UserError(f"{folder} is a file, not a folder", hint="choose a folder with --workspace") from problem
+        return False  # another was quicker
     except OSError as problem:
         raise UserError(
             f"cannot make {folder}: {os.strerror(problem.errno or 0)}", hint="choose another folder with --workspace"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -45,12 +45,12 @@ class Scan:
     found: dict[str, tuple[str, ...]]
 
 
-def scan(root: Path, traces: dict[str, Traces], skip: Sequence[str] = ()) -> Scan:
+def scan(root: Path, traces: dict[str, Traces]) -> Scan:
     """Look for the traces in every file under `root`. Files that vanish meanwhile hold nothing."""
     total = 0
     found: dict[str, list[str]] = {document: [] for document in traces}
     needles = [(document, n) for document, wanted in traces.items() for n in (*wanted.phrases, *wanted.vectors)]
-    for path in _files(root, skip):
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
         try:
             with path.open("rb") as file:
                 size, holders = _search(file, needles)
@@ -73,9 +73,3 @@ def _search(file: BinaryIO, needles: Sequence[tuple[str, bytes]]) -> tuple[int, 
         holders.update(document for document, needle in needles if document not in holders and needle in block)
         kept = block[max(0, len(block) - overlap) :]
     return size, holders
-
-
-def _files(root: Path, skip: Sequence[str]) -> Iterable[Path]:
-    for path in sorted(root.rglob("*")):
-        if path.is_file() and path.relative_to(root).parts[0] not in skip:
-            yield path
