@@ -153,3 +153,9 @@ def test_the_reference_pages_are_those_of_this_code() -> None:
     folder = Path(__file__).parents[2] / "docs" / "reference"
     for name, text in pages().items():
         assert (folder / name).read_text(encoding="utf-8") == text, "run: python -m ragforge.interfaces.cli.reference"
+
+
+def test_a_closed_output_is_no_fault(tmp_path: Path) -> None:
+    command = f"{sys.executable} -m ragforge.interfaces.cli.main config show >&-"
+    done = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

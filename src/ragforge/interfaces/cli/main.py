@@ -74,6 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(50_000)  # imports make many objects and no garbage
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # Typer loads Pydantic; its plugins are of no use here
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell: `>&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - it stays open until the end
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
