@@ -82,7 +82,7 @@ class Jail:
 
     memory_bytes: int = _setting(GIB, "Memory of a parser process", minimum=64 * MIB, guarded=True)
     cpu_seconds: int = _setting(15, "Processor time for one file", minimum=1, guarded=True)
-    wall_seconds: int = _setting(20, "Time on the clock for one file", minimum=1, guarded=True)
+    wall_seconds: int = _setting(18, "Time on the clock for one file", minimum=1, guarded=True)
     processes: int = _setting(2, "Parser processes side by side", minimum=1, guarded=True)
     unsafe: bool = _setting(
         False, "Parse even where the system offers no isolation; also --unsafe-parsers", guarded=True

@@ -27,8 +27,9 @@ from ragforge.ingest.jail.prechecks import precheck
 from ragforge.ingest.types import sniff
 from ragforge.ports import ParseRequest
 from tests.hostile import CANARY, CANARY_URL, HOSTILE
+from tests.proof import PROVING, record
 
-LIMITS = Limits(memory_bytes=512_000_000, cpu_seconds=1, wall_seconds=15)
+LIMITS = Limits() if PROVING else Limits(memory_bytes=512_000_000, cpu_seconds=1, wall_seconds=15)
 
 REFUSED = {
     "deep.docx": Reason.HOSTILE,
@@ -162,6 +163,14 @@ def run() -> Iterator[Run]:
             jail.close()
             listener.close()
         assert sorted(path.name for path in folder.iterdir()) == sorted({*HOSTILE, CANARY, CANARY_URL})
+    record(
+        "hostile_files",
+        kinds=len(outcomes),
+        slowest_seconds=round(max(outcome.seconds for outcome in outcomes.values()), 1),
+        parent_grown_mb=round((watch.most - watch.first) / 1e6, 1),
+        canaries_read=sum(outcome.told_secret for outcome in outcomes.values()),
+        connections=listener.calls,
+    )
     yield Run(outcomes, watch.most - watch.first, listener.calls)
 
 

@@ -12,7 +12,7 @@ class Limits:
 
     memory_bytes: int = 1 << 30
     cpu_seconds: int = 15
-    wall_seconds: float = 20
+    wall_seconds: float = 18
     file_size_bytes: int = 64_000_000
     open_files: int = 128
     output_characters: int = 20_000_000
