@@ -13,7 +13,8 @@ class Limits:
     memory_bytes: int = 1 << 30
     cpu_seconds: int = 15
     wall_seconds: float = 18
-    file_size_bytes: int = 64_000_000
+    file_size_bytes: int = 0
+    """No parser needs to write a file."""
     open_files: int = 128
     output_characters: int = 20_000_000
     output_bytes: int = 80_000_000
