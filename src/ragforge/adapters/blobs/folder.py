@@ -107,7 +107,7 @@ def _create(path: Path) -> int:
 def _make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
-    except FileNotFoundError:
+    except (FileNotFoundError, FileExistsError):  # it came and went just now
         return
     except OSError as problem:
         raise cannot_write(path, problem) from problem
