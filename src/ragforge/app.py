@@ -58,7 +58,7 @@ class Ragforge:
         self.settings = parts.settings
         self.workspace = parts.workspace
         self.created = created
-        self.notices: list[str] = []
+        self.notices = parts.notices
         """What a person should know about what was done, such as a fallback that was taken."""
 
     @classmethod

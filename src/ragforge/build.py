@@ -35,6 +35,8 @@ class Parts:
         self._embedders: dict[str, Embedder] = dict(embedders or {})
         self._embedders_lock = Lock()
         self._exits = ExitStack()
+        self.notices: list[str] = []
+        """What a person should know about what was done, such as an upgrade."""
 
     # -- truth
 
@@ -46,7 +48,10 @@ class Parts:
         if store.database_url:
             return SqlCatalog.connect(store.database_url, utc_now)
         _require_catalog(self.workspace)
-        return SqlCatalog.open(self.workspace / "catalog.db", utc_now, store.busy_seconds)
+        catalog = SqlCatalog.open(self.workspace / "catalog.db", utc_now, store.busy_seconds)
+        if catalog.upgraded_from is not None:
+            self.notices.append(f"the workspace was upgraded; the catalog as it was is kept in {catalog.upgraded_from}")
+        return catalog
 
     @cached_property
     def blobs(self) -> FolderBlobs:

@@ -16,6 +16,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 import ragforge.adapters.catalog.database as database_module
+from ragforge import Ragforge
 from ragforge.adapters.catalog import tables
 from ragforge.adapters.catalog.catalog import SqlCatalog
 from ragforge.adapters.catalog.database import HEAD, Database
@@ -138,6 +139,16 @@ def test_an_old_workspace_is_upgraded_beside_its_backup(tmp_path: Path) -> None:
     again = SqlCatalog.open(path, now)
     assert again.upgraded_from is None
     again.close()
+
+
+def test_a_person_is_told_of_the_upgrade(tmp_path: Path) -> None:
+    old = Database.sqlite(tmp_path / "catalog.db", 5)
+    upgrade_to(old, "0001")
+    old.close()
+    with Ragforge.open(tmp_path) as forge:
+        assert forge.projects() == []
+        (notice,) = forge.notices
+        assert "upgraded" in notice and str(tmp_path / "backups") in notice
 
 
 def test_an_old_postgres_catalog_is_upgraded(empty_database: str) -> None:

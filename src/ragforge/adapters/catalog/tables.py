@@ -47,8 +47,6 @@ counters = Table(
     "counters", metadata, Column("name", Text, primary_key=True), Column("value", BigInteger, nullable=False)
 )
 
-meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
-
 projects = Table(
     "projects",
     metadata,

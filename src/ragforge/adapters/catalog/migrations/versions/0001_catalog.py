@@ -26,12 +26,6 @@ def upgrade() -> None:
         sa.UniqueConstraint("fingerprint", name=op.f("uq_embedders_fingerprint")),
     )
     op.create_table(
-        "meta",
-        sa.Column("key", sa.Text(), nullable=False),
-        sa.Column("value", sa.Text(), nullable=False),
-        sa.PrimaryKeyConstraint("key", name=op.f("pk_meta")),
-    )
-    op.create_table(
         "projects",
         sa.Column("ord", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=False, nullable=False),
         sa.Column("id", sa.Text(), nullable=False),
