@@ -14,7 +14,8 @@
         ├── Busy             8  another process holds the writer's place
         ├── Outdated         8  the project changed under the work; the caller prepares it anew
         ├── DiskFull         8
-        └── CorruptStore     8
+        ├── CorruptStore     8
+        └── IndexLost        8  a derived index is missing, damaged or of another model; it is built again
 
 A file that cannot be parsed is no error: it is a `ParseFailure`, kept and shown.
 """
@@ -112,6 +113,10 @@ class DiskFull(StoreError):
 
 class CorruptStore(StoreError):
     """The catalog's file is damaged."""
+
+
+class IndexLost(StoreError):
+    """A derived index is missing, damaged or made for something else. The catalog has all it needs to be built again."""
 
 
 def cannot_write(where: object, problem: OSError) -> StoreError:

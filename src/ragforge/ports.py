@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from io import BufferedReader
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol, TypeVar
 
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.cancel import Cancel
@@ -30,8 +30,23 @@ from ragforge.domain.library import (
     StoredText,
     Summary,
 )
+from ragforge.domain.retrieval import (
+    Allowed,
+    Filters,
+    IndexedText,
+    Keys,
+    KeywordRows,
+    Moment,
+    QueryWords,
+    Ranked,
+    Scores,
+    StoredPassage,
+    VectorRows,
+)
 from ragforge.domain.strategy import Strategy
 from ragforge.domain.tokens import Matrix, Passage, Tokens, Vector
+
+NewRows = TypeVar("NewRows", KeywordRows, VectorRows, contravariant=True)
 
 Clock = Callable[[], datetime]
 """The time now, in UTC."""
@@ -173,7 +188,24 @@ class Changes(Protocol):
 
     def since(self, scope: Scope, project: str, seq: int, limit: int) -> list[Change]: ...
     def last(self, scope: Scope, project: str) -> int: ...
+    def forgotten(self, scope: Scope, project: str) -> int: ...
     def prune(self, scope: Scope, project: str) -> int: ...
+    def follow(self, scope: Scope, project: str, engine: str, generation: int, fingerprint: str, seq: int) -> None: ...
+    def unfollow(self, scope: Scope, project: str, keep: int) -> None: ...
+
+
+class Passages(Protocol):
+    """Chunks as the indexes and the search need them. A `Moment` is got with a scope, and stands for it."""
+
+    def moment(self, scope: Scope, project: str, generation: int | None = None) -> Moment: ...
+    def texts(self, scope: Scope, now: Moment, after: int, limit: int) -> list[IndexedText]: ...
+    def texts_of(self, scope: Scope, now: Moment, keys: Collection[int]) -> list[IndexedText]: ...
+    def vectors(self, scope: Scope, now: Moment, after: int, limit: int) -> list[tuple[int, int, bytes]]: ...
+    def vectors_of(self, scope: Scope, now: Moment, keys: Collection[int]) -> list[tuple[int, int, bytes]]: ...
+    def keys(self, scope: Scope, now: Moment) -> list[int]: ...
+    def eligible(self, scope: Scope, now: Moment, filters: Filters) -> tuple[list[int], list[int]]: ...
+    def stored(self, scope: Scope, now: Moment, keys: Sequence[int]) -> list[StoredPassage]: ...
+    def parents(self, scope: Scope, now: Moment, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]: ...
 
 
 class Jobs(Protocol):
@@ -202,6 +234,8 @@ class Unit(Protocol):
     @property
     def changes(self) -> Changes: ...
     @property
+    def passages(self) -> Passages: ...
+    @property
     def jobs(self) -> Jobs: ...
 
 
@@ -213,6 +247,118 @@ class Catalog(Protocol):
     def inspect(self) -> Iterable[Finding]: ...
     def flush(self) -> bool: ...
     def close(self) -> None: ...
+
+
+# -- derived: indexes that follow the change log. They hold nothing the catalog does not, and can be thrown away.
+
+
+class IndexReader(Protocol):
+    """An index as it was at one moment. It stays so until released, whatever is written meanwhile."""
+
+    @property
+    def watermark(self) -> int:
+        """The last change that is in it."""
+        ...
+
+    @property
+    def rows(self) -> int: ...
+    def keys(self) -> Keys:
+        """Every chunk it can return, ascending."""
+        ...
+
+    def release(self) -> None: ...
+
+
+class VectorReader(IndexReader, Protocol):
+    def search(self, query: Vector, k: int, allowed: Allowed) -> Ranked:
+        """The rows nearest to the query by cosine. Fewer than k only if fewer are allowed."""
+        ...
+
+    def score(self, query: Vector, keys: Keys) -> Scores:
+        """The cosine of each of these rows; NaN where the index does not hold one."""
+        ...
+
+
+class KeywordReader(IndexReader, Protocol):
+    def search(self, words: QueryWords, k: int, allowed: Allowed) -> Ranked:
+        """Rows that hold any of the terms, by BM25; those with a term of every group come first. None scores zero."""
+        ...
+
+    def score(self, words: QueryWords, keys: Keys) -> Scores:
+        """The BM25 of each of these rows, zero where no term occurs; NaN where the index does not hold one."""
+        ...
+
+    def score_new(self, words: QueryWords, texts: Sequence[Sequence[str]]) -> Scores:
+        """The BM25 that rows with these terms would have, by the index's own statistics."""
+        ...
+
+    def holding(self, terms: Sequence[str]) -> dict[str, int]:
+        """In how many rows each term occurs."""
+        ...
+
+
+class Index(Protocol[NewRows]):
+    """What both kinds share. Any process may read; the one that holds the lock writes."""
+
+    @property
+    def engine(self) -> str:
+        """`snapshot`, `tantivy`, `chroma`, `qdrant`."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Of everything its rows depend on; an index with another one is as good as none."""
+        ...
+
+    def writing(self, *, blocking: bool) -> AbstractContextManager[bool]:
+        """The right to write, of one process at a time. False if another has it and `blocking` is not set."""
+        ...
+
+    def pin(self) -> IndexReader:
+        """Its newest state. Raises `IndexLost` if there is none, or none that can be trusted."""
+        ...
+
+    def apply(self, put: NewRows, removed: Keys, watermark: int) -> None:
+        """Put and remove rows, and be at `watermark`, in one step. Doing it twice changes nothing."""
+        ...
+
+    def rebuild(self, rows: Iterable[NewRows], watermark: int) -> None:
+        """Build anew beside the old one, then swap."""
+        ...
+
+    def erase(self) -> bool:
+        """Leave nothing of removed rows in any file. False while another process still reads an older state."""
+        ...
+
+    def verify(self) -> list[str]:
+        """Read everything again; what is wrong, in words. Empty if whole."""
+        ...
+
+    def drop(self) -> None:
+        """Remove it, files and all."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class VectorIndex(Index[VectorRows], Protocol):
+    """Vectors by chunk key."""
+
+    def pin(self) -> VectorReader: ...
+
+
+class KeywordIndex(Index[KeywordRows], Protocol):
+    """Words by chunk key."""
+
+    def pin(self) -> KeywordReader: ...
+
+
+class Reranker(Protocol):
+    """Scores each text by how well it answers the question; higher is better."""
+
+    @property
+    def name(self) -> str: ...
+    def score(self, question: str, texts: Sequence[str], cancel: Cancel) -> list[float]: ...
 
 
 class BlobStore(Protocol):

@@ -70,7 +70,7 @@ def test_a_job_is_claimed_by_one_node(nodes: list[SqlCatalog]) -> None:
 def test_nodes_publish_into_one_project(nodes: list[SqlCatalog]) -> None:
     """A follower that reads while they write misses nothing: numbers become visible in their order."""
     shelf = Shelf.create(nodes[0])
-    followed: set[str] = set()
+    followed: set[int] = set()
     seq = 0
     ended = threading.Event()
 
@@ -99,7 +99,7 @@ def test_nodes_publish_into_one_project(nodes: list[SqlCatalog]) -> None:
     follower.join()
     documents = shelf.documents()
     assert len(documents) == 2 * NODES + 1
-    assert followed == {chunk.id for document in documents for chunk in shelf.chunks(document.id)}
+    assert followed == {chunk.key for document in documents for chunk in shelf.chunks(document.id)}
     assert shelf.faults() == []
 
 

@@ -121,6 +121,8 @@ class Summary:
 class Chunk:
     """A leaf as it is stored, with its text and its parent's id."""
 
+    key: int
+    """Its number in this catalog: what the indexes know it by. Given once, never again."""
     id: str
     document: str
     project: str
@@ -154,7 +156,8 @@ class Change:
     op: Op
     document: int
     """The document's ordinal: what the indexes filter by."""
-    chunk: str | None
+    chunk: int | None
+    """The chunk's key."""
 
 
 class Outcome(StrEnum):

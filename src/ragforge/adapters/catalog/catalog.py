@@ -14,6 +14,7 @@ from ragforge.adapters.catalog.database import SAFE_SQLITE, Database
 from ragforge.adapters.catalog.documents import SqlDocuments
 from ragforge.adapters.catalog.embeddings import SqlEmbeddings, section_of_chunk
 from ragforge.adapters.catalog.jobs import SqlJobs
+from ragforge.adapters.catalog.passages import SqlPassages
 from ragforge.adapters.catalog.projects import SqlProjects
 from ragforge.adapters.catalog.unit import Session
 from ragforge.adapters.locks import FileLock
@@ -29,6 +30,7 @@ class SqlUnit:
         self.documents = SqlDocuments(session)
         self.embeddings = SqlEmbeddings(session)
         self.changes = SqlChanges(session)
+        self.passages = SqlPassages(session)
         self.jobs = SqlJobs(session)
 
 

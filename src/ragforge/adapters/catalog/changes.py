@@ -1,4 +1,4 @@
-"""The change log: what the indexes follow."""
+"""The change log, and how far each index has followed it."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ class SqlChanges:
         statement = sa.select(sa.func.max(t.changes.c.seq)).where(t.changes.c.project == row.ord)
         return int(self._session.execute(statement).scalar() or 0)
 
+    def forgotten(self, scope: Scope, project: str) -> int:
+        """The last change that was pruned: who is behind it cannot follow."""
+        return int(self._session.project(scope, project).forgotten)
+
     def prune(self, scope: Scope, project: str) -> int:
         """Forget what every follower has applied. The newest line stays: it tells how far the log has come."""
         row = self._session.project(scope, project)
@@ -39,4 +43,21 @@ class SqlChanges:
         result = self._session.execute(
             sa.delete(t.changes).where(t.changes.c.project == row.ord, t.changes.c.seq <= passed)
         )
+        behind = (t.projects.c.ord == row.ord, t.projects.c.forgotten < passed)
+        self._session.execute(sa.update(t.projects).where(*behind).values(forgotten=passed))
         return int(result.rowcount)
+
+    def follow(self, scope: Scope, project: str, engine: str, generation: int, fingerprint: str, seq: int) -> None:
+        """An index has applied the log up to `seq`; what it has passed may be pruned."""
+        row = self._session.project(scope, project)
+        key = {"project": row.ord, "collection": "documents", "engine": engine, "generation": generation}
+        where = [t.index_states.c[name] == value for name, value in key.items()]
+        state = {"fingerprint": fingerprint, "watermark": seq, "updated_at": self._session.now()}
+        if not self._session.execute(sa.update(t.index_states).where(*where).values(state)).rowcount:
+            self._session.insert_new(t.index_states, [{**key, **state}])
+
+    def unfollow(self, scope: Scope, project: str, keep: int) -> None:
+        """Indexes of other generations than `keep` are gone."""
+        row = self._session.project(scope, project)
+        others = (t.index_states.c.project == row.ord, t.index_states.c.generation != keep)
+        self._session.execute(sa.delete(t.index_states).where(*others))

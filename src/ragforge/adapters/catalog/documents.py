@@ -235,6 +235,7 @@ class SqlDocuments:
         )
         return [
             Chunk(
+                key=r.ord,
                 id=r.id,
                 document=document,
                 project=project,
@@ -392,6 +393,7 @@ class SqlDocuments:
             chunk.update(ord=key, project=row.ord)
         self._session.insert(t.sections, sections)
         self._session.insert(t.chunks, chunks)
+        log_changes(self._session, row.ord, [], [(version.document, chunk["ord"]) for chunk in chunks])
 
     def blobs(self, scope: Scope) -> Iterator[str]:
         """The names of all stored bytes that a version of a reachable project needs."""

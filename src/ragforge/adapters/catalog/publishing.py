@@ -56,7 +56,7 @@ class _Rows:
     versions: dict[int, dict[str, Any]] = field(default_factory=dict)
     sections: list[dict[str, Any]] = field(default_factory=list)
     chunks: list[dict[str, Any]] = field(default_factory=list)
-    puts: list[tuple[int, str]] = field(default_factory=list)
+    puts: list[tuple[int, int]] = field(default_factory=list)
     unused_hashes: list[bytes] = field(default_factory=list)
     gone_versions: list[int] = field(default_factory=list)
     gone_documents: list[int] = field(default_factory=list)
@@ -220,7 +220,7 @@ class Publisher:
 
     def _take_back(self, version: int) -> None:
         rows = self._rows
-        gone = {row["id"] for row in rows.chunks if row["version"] == version}
+        gone = {row["ord"] for row in rows.chunks if row["version"] == version}
         rows.unused_hashes += [row["text_hash"] for row in rows.chunks if row["version"] == version]
         rows.sections = [row for row in rows.sections if row["version"] != version]
         rows.chunks = [row for row in rows.chunks if row["version"] != version]
@@ -307,7 +307,7 @@ class Publisher:
         for row in chunks:
             row["ord"] = next(self._chunk_keys)
             row["project"] = self._project
-            self._rows.puts.append((document.key, row["id"]))
+            self._rows.puts.append((document.key, row["ord"]))
         self._rows.sections += sections
         self._rows.chunks += chunks
 
@@ -410,26 +410,25 @@ def pack_marks(parsed: Parsed) -> str:
     return json.dumps([[m.offset, m.page, m.start, m.end, m.speaker] for m in parsed.marks], ensure_ascii=False)
 
 
-def remove_versions(session: Session, versions: Collection[int]) -> list[tuple[int, str, bytes]]:
-    """Delete versions with their sections and chunks. Returns (document, chunk id, text hash) of what went."""
-    removed: list[tuple[int, str, bytes]] = []
+def remove_versions(session: Session, versions: Collection[int]) -> list[tuple[int, int, bytes]]:
+    """Delete versions with their sections and chunks. Returns (document, chunk, text hash) of what went."""
+    removed: list[tuple[int, int, bytes]] = []
     for batch in batches(versions):
         found = (
-            sa.select(t.versions.c.document, t.chunks.c.id, t.chunks.c.text_hash)
+            sa.select(t.versions.c.document, t.chunks.c.ord, t.chunks.c.text_hash)
             .join(t.versions, t.versions.c.ord == t.chunks.c.version)
             .where(t.chunks.c.version.in_(batch))
         )
-        removed += [(row.document, row.id, row.text_hash) for row in session.execute(found)]
+        removed += [(row.document, row.ord, row.text_hash) for row in session.execute(found)]
         session.execute(sa.delete(t.versions).where(t.versions.c.ord.in_(batch)))
     return removed
 
 
 def log_changes(
-    session: Session, project: int, removed: Sequence[tuple[int, str, bytes]], puts: Sequence[tuple[int, str]]
+    session: Session, project: int, removed: Sequence[tuple[int, int, bytes]], puts: Sequence[tuple[int, int]]
 ) -> None:
     """Append to the change log: first what went, then what came."""
-    kept = {chunk for _, chunk in puts}
-    rows = [(Op.REMOVE, document, chunk) for document, chunk, _ in removed if chunk not in kept]
+    rows = [(Op.REMOVE, document, chunk) for document, chunk, _ in removed]
     rows += [(Op.PUT, document, chunk) for document, chunk in puts]
     session.insert(t.changes, [{"project": project, "op": str(o), "document": d, "chunk": c} for o, d, c in rows])
 

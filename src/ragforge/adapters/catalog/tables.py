@@ -56,6 +56,7 @@ projects = Table(
     Column("name", Text, nullable=False),
     Column("org_context", Text, nullable=False, server_default=""),
     Column("generation", Integer, nullable=False),
+    Column("forgotten", BigInteger, nullable=False, server_default="0"),  # changes up to this one are pruned
     Column("created_at", BigInteger, nullable=False),
 )
 
@@ -207,7 +208,7 @@ changes = Table(
     _belongs_to("projects", "project"),
     Column("op", Text, nullable=False),
     Column("document", Key, nullable=False),
-    Column("chunk", Text),
+    Column("chunk", Key),
     Index("changes_of_project", "project", "seq"),
     sqlite_autoincrement=True,
 )

@@ -32,7 +32,7 @@ from ragforge.domain.library import (
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import NotAllowed, NotFound, Outdated, UserError
 from ragforge.operate.access import owner
-from ragforge.ports import Catalog, Changes, Documents, Embeddings, Jobs, Projects, Unit
+from ragforge.ports import Catalog, Changes, Documents, Embeddings, Jobs, Passages, Projects, Unit
 from ragforge.testing.shelf import (
     BROKEN,
     CARD,
@@ -705,12 +705,12 @@ class CatalogContract:
 
     # -- the change log
 
-    def visible(self, shelf: Shelf) -> set[str]:
-        return {chunk.id for document in shelf.documents() for chunk in shelf.chunks(document.id)}
+    def visible(self, shelf: Shelf) -> set[int]:
+        return {chunk.key for document in shelf.documents() for chunk in shelf.chunks(document.id)}
 
-    def follow(self, shelf: Shelf, known: list[Change]) -> set[str]:
+    def follow(self, shelf: Shelf, known: list[Change]) -> set[int]:
         """The chunks an index holds that follows the log; a new generation is read anew."""
-        held: set[str] = set()
+        held: set[int] = set()
         for change in known + shelf.changes(known[-1].seq if known else 0):
             if change.op == Op.PUT and change.chunk:
                 held.add(change.chunk)
@@ -939,13 +939,17 @@ class CatalogContract:
             lambda u, s, p: u.changes.since(s, p, 0, 10),
             lambda u, s, p: u.changes.last(s, p),
             lambda u, s, p: u.changes.prune(s, p),
+            lambda u, s, p: u.changes.forgotten(s, p),
+            lambda u, s, p: u.changes.follow(s, p, "engine", 1, "", 0),
+            lambda u, s, p: u.changes.unfollow(s, p, 1),
+            lambda u, s, p: u.passages.moment(s, p),
             lambda u, s, p: u.jobs.enqueue(s, p, "add", {}),
             lambda u, s, p: u.jobs.all(s, p),
         ]
 
     def test_every_function_that_takes_a_project_is_tried(self) -> None:
         tried = {name for use in self.uses_of_a_project("") for name in use.__code__.co_names}
-        for part in (Projects, Documents, Embeddings, Changes, Jobs):
+        for part in (Projects, Documents, Embeddings, Changes, Passages, Jobs):
             for name, function in vars(part).items():
                 if not name.startswith("_") and "project" in inspect.signature(function).parameters:
                     assert name in tried, f"{part.__name__}.{name}"

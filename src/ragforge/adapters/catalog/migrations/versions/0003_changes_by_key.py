@@ -1,0 +1,20 @@
+"""The change log names chunks by their keys, and each project tells how far its log was pruned."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    # No index followed the log before: lines that name chunks by id are not needed, but the numbers go on.
+    op.drop_column("changes", "chunk")
+    op.add_column("changes", sa.Column("chunk", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True))
+    op.add_column("projects", sa.Column("forgotten", sa.BigInteger(), server_default="0", nullable=False))
+    op.execute(
+        "UPDATE projects SET forgotten = "
+        "COALESCE((SELECT MAX(seq) FROM changes WHERE changes.project = projects.ord), 0)"
+    )

@@ -1,0 +1,266 @@
+"""Chunks as the indexes and the search need them: in bulk, by key, and only those of the live generation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Row
+
+from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.embeddings import section_of_chunk, text_of_chunk
+from ragforge.adapters.catalog.unit import Session, batches, cleared, locator, milliseconds
+from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.retrieval import AGENT_TAG, Filters, IndexedText, Moment, StoredPassage
+from ragforge.errors import NotAllowed, NotFound
+
+
+class SqlPassages:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def moment(self, scope: Scope, project: str, generation: int | None = None) -> Moment:
+        """What a search needs to know of the project now, in one statement: every question asks it.
+
+        The live generation unless another is named.
+        """
+        row = self._session.execute(_MOMENT, {"project": project, "generation": generation}).one_or_none()
+        if row is None or not scope.reaches(project):
+            raise NotFound(f"no project {project!r}", hint="ragforge project ls shows what there is")
+        return Moment(project, row.ord, row.number, row.chunks, row.fingerprint, row.dimension, int(row.seq or 0))
+
+    # -- for the indexes
+
+    def texts(self, scope: Scope, now: Moment, after: int, limit: int) -> list[IndexedText]:
+        """Live chunks beyond the key `after`, in the order of their keys."""
+        _require_all(scope, now)
+        statement = self._texts(now).where(t.chunks.c.ord > after).order_by(t.chunks.c.ord).limit(limit)
+        return [_indexed_text(row) for row in self._session.execute(statement)]
+
+    def texts_of(self, scope: Scope, now: Moment, keys: Collection[int]) -> list[IndexedText]:
+        """Those of the chunks that are live, in the order of their keys."""
+        _require_all(scope, now)
+        return [
+            _indexed_text(row)
+            for batch in batches(sorted(keys))
+            for row in self._session.execute(self._texts(now).where(t.chunks.c.ord.in_(batch)).order_by(t.chunks.c.ord))
+        ]
+
+    def _texts(self, now: Moment) -> sa.Select[Any]:
+        return (
+            sa.select(
+                t.chunks.c.ord,
+                t.documents.c.ord.label("document"),
+                t.versions.c.name,
+                t.chunks.c.path,
+                t.chunks.c.header,
+                text_of_chunk().label("text"),
+            )
+            .join(t.versions, t.versions.c.ord == t.chunks.c.version)
+            .join(t.documents, t.documents.c.live == t.versions.c.ord)
+            .join(t.sections, section_of_chunk())
+            .where(t.chunks.c.project == now.key, t.chunks.c.generation == now.chunks)
+        )
+
+    def vectors(self, scope: Scope, now: Moment, after: int, limit: int) -> list[tuple[int, int, bytes]]:
+        """(chunk, document, vector) of live chunks beyond the key `after`, in the order of their keys."""
+        _require_all(scope, now)
+        statement = self._vectors(now).where(t.chunks.c.ord > after).order_by(t.chunks.c.ord).limit(limit)
+        return [(row.ord, row.document, row.vector) for row in self._session.execute(statement)]
+
+    def vectors_of(self, scope: Scope, now: Moment, keys: Collection[int]) -> list[tuple[int, int, bytes]]:
+        _require_all(scope, now)
+        return [
+            (row.ord, row.document, row.vector)
+            for batch in batches(sorted(keys))
+            for row in self._session.execute(
+                self._vectors(now).where(t.chunks.c.ord.in_(batch)).order_by(t.chunks.c.ord)
+            )
+        ]
+
+    def _vectors(self, now: Moment) -> sa.Select[Any]:
+        model = sa.select(t.embedders.c.ord).where(t.embedders.c.fingerprint == now.embedder).scalar_subquery()
+        return (
+            sa.select(t.chunks.c.ord, t.documents.c.ord.label("document"), t.embeddings.c.vector)
+            .join(t.documents, t.documents.c.live == t.chunks.c.version)
+            .join(
+                t.embeddings,
+                sa.and_(
+                    t.embeddings.c.project == now.key,
+                    t.embeddings.c.embedder == model,
+                    t.embeddings.c.text_hash == t.chunks.c.text_hash,
+                ),
+            )
+            .where(t.chunks.c.project == now.key, t.chunks.c.generation == now.chunks)
+        )
+
+    def keys(self, scope: Scope, now: Moment) -> list[int]:
+        """Every chunk an index should hold, ascending."""
+        _require_all(scope, now)
+        statement = (
+            sa.select(t.chunks.c.ord)
+            .join(t.documents, t.documents.c.live == t.chunks.c.version)
+            .where(t.chunks.c.project == now.key, t.chunks.c.generation == now.chunks)
+            .order_by(t.chunks.c.ord)
+        )
+        return list(self._session.execute(statement).scalars())
+
+    # -- for a search
+
+    def eligible(self, scope: Scope, now: Moment, filters: Filters) -> tuple[list[int], list[int]]:
+        """Ordinals of the documents that may be found, and of those that may not."""
+        _require(scope, now)
+        columns = (t.documents.c.ord, t.documents.c.tags)
+        allowed = sa.and_(t.documents.c.enabled, cleared(scope), *_conditions(filters))
+        statement = sa.select(*columns, allowed.label("allowed")).where(
+            t.documents.c.project == now.key, t.documents.c.live.is_not(None)
+        )
+        yes: list[int] = []
+        no: list[int] = []
+        for row in self._session.execute(statement):
+            (yes if row.allowed and _tagged(filters, row.tags) else no).append(row.ord)
+        return yes, no
+
+    def stored(self, scope: Scope, now: Moment, keys: Sequence[int]) -> list[StoredPassage]:
+        """The chunks' texts and places. What the scope may not see, or what is not live, is not there."""
+        _require(scope, now)
+        found: list[StoredPassage] = []
+        for batch in batches(keys):
+            rows = self._session.execute(
+                _STORED,
+                {"keys": batch, "generation": now.chunks, "project": now.key, "clearance": int(scope.clearance)},
+            )
+            found += [_stored(row) for row in rows]
+        return found
+
+    def parents(self, scope: Scope, now: Moment, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
+        """Texts of sections, by their document's id and their position."""
+        _require(scope, now)
+        texts: dict[tuple[str, int], str] = {}
+        for document, position in wanted:
+            statement = (
+                sa.select(t.sections.c.text)
+                .join(t.documents, t.documents.c.live == t.sections.c.version)
+                .where(t.documents.c.id == document, t.documents.c.project == now.key, cleared(scope))
+                .where(t.sections.c.generation == now.chunks, t.sections.c.position == position)
+            )
+            if (text := self._session.execute(statement).scalar()) is not None:
+                texts[document, position] = text
+        return texts
+
+
+_MOMENT = (
+    sa.select(
+        t.projects.c.ord,
+        t.generations.c.number,
+        t.generations.c.chunks,
+        t.embedders.c.fingerprint,
+        t.embedders.c.dimension,
+        sa.select(sa.func.max(t.changes.c.seq))
+        .where(t.changes.c.project == t.projects.c.ord)
+        .scalar_subquery()
+        .label("seq"),
+    )
+    .join(
+        t.generations,
+        sa.and_(
+            t.generations.c.project == t.projects.c.ord,
+            t.generations.c.number
+            == sa.func.coalesce(sa.bindparam("generation", type_=sa.Integer), t.projects.c.generation),
+        ),
+    )
+    .join(t.embedders, t.embedders.c.ord == t.generations.c.embedder)
+    .where(t.projects.c.id == sa.bindparam("project"))
+)
+
+_STORED = (
+    sa.select(
+        t.chunks,
+        t.documents.c.id.label("document"),
+        t.documents.c.ord.label("document_key"),
+        t.documents.c.name,
+        t.versions.c.id.label("version_id"),
+        text_of_chunk().label("text"),
+        t.sections.c.tokens.label("section_tokens"),
+        t.sections.c.start.label("section_start"),
+        sa.func.length(t.sections.c.text).label("section_length"),
+    )
+    .join(t.versions, t.versions.c.ord == t.chunks.c.version)
+    .join(t.documents, t.documents.c.live == t.versions.c.ord)
+    .join(t.sections, section_of_chunk())
+    .where(
+        t.chunks.c.ord.in_(sa.bindparam("keys", expanding=True)),
+        t.chunks.c.generation == sa.bindparam("generation"),
+        t.documents.c.project == sa.bindparam("project"),
+        t.documents.c.enabled,
+        t.documents.c.confidentiality <= sa.bindparam("clearance"),
+    )
+)
+
+
+def _require(scope: Scope, now: Moment) -> None:
+    if not scope.reaches(now.project):
+        raise NotFound(f"no project {now.project!r}", hint="ragforge project ls shows what there is")
+
+
+def _require_all(scope: Scope, now: Moment) -> None:
+    """An index holds every document; what a caller may see of it is decided at each search."""
+    _require(scope, now)
+    if scope.clearance < max(Clearance):
+        raise NotAllowed("this needs clearance for all documents of the project", hint="ask its owner")
+
+
+def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
+    """What SQL can decide; tags are looked at one by one."""
+    documents = t.documents.c
+    conditions: list[sa.ColumnElement[bool]] = []
+    if filters.documents:
+        conditions.append(documents.id.in_(filters.documents))
+    if filters.source_types:
+        conditions.append(documents.source_type.in_(filters.source_types))
+    if filters.confidentiality is not None:
+        conditions.append(documents.confidentiality <= int(filters.confidentiality))
+    if filters.since is not None:
+        conditions.append(documents.updated_at >= milliseconds(filters.since))
+    if filters.until is not None:
+        conditions.append(documents.updated_at < milliseconds(filters.until))
+    return conditions
+
+
+def _tagged(filters: Filters, stored: str) -> bool:
+    if not filters.tags and not filters.agent:
+        return True
+    tags = set(json.loads(stored))
+    if filters.tags and tags.isdisjoint(filters.tags):
+        return False
+    agents = {tag for tag in tags if tag.startswith(AGENT_TAG)}
+    return not filters.agent or not agents or AGENT_TAG + filters.agent in agents
+
+
+def _indexed_text(row: Row[Any]) -> IndexedText:
+    return IndexedText(row.ord, row.document, row.name, tuple(json.loads(row.path)), row.header, row.text)
+
+
+def _stored(row: Row[Any]) -> StoredPassage:
+    return StoredPassage(
+        key=row.ord,
+        chunk=row.id,
+        document=row.document,
+        document_key=row.document_key,
+        name=row.name,
+        version=row.version_id,
+        position=row.position,
+        section=row.section,
+        start=row.start,
+        end=row.end,
+        header=row.header,
+        locator=locator(row),
+        tokens=row.tokens,
+        checksum=row.checksum,
+        text=row.text,
+        section_tokens=row.section_tokens,
+        section_start=row.section_start,
+        section_end=row.section_start + row.section_length,
+    )
