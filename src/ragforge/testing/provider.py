@@ -1,4 +1,4 @@
-"""A paid embedding service on the loopback, with its troubles: OpenAI's protocol over real HTTP.
+"""A paid service on the loopback, with its troubles, over real HTTP: embeddings in OpenAI's protocol, and reranking.
 
 It stands where the outside world begins; everything up to the socket is the real thing.
 """
@@ -53,6 +53,7 @@ class Call:
     body: dict[str, Any]
     authorization: str
     at: float
+    path: str = ""
 
 
 @dataclass
@@ -66,6 +67,8 @@ class ProviderStub:
     most_characters: int = 10_000_000
     encodings: tuple[str, ...] = ("base64", "float")
     """The formats the service knows; asked for another, it sends floats (as Ollama does)."""
+    rerank_results: str = "results"
+    """What the service calls the scores of texts: `results` (Cohere, Jina) or `data` (Voyage)."""
     calls: list[Call] = field(default_factory=list)
     stall_seconds: float = 30.0
 
@@ -136,9 +139,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        given = body["input"]
+        reranks = self.path.endswith("/rerank")
+        given = body["documents"] if reranks else body["input"]
         texts = (given,) if isinstance(given, str) else tuple(given)
-        call = Call(texts, body, self.headers.get("Authorization", ""), time.monotonic())
+        call = Call(texts, body, self.headers.get("Authorization", ""), time.monotonic(), self.path)
         trouble = self.stub.take(call)
         if trouble == RESET:
             self._reset()
@@ -149,6 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, {"Content-Type": "text/html"}, b"<html>a proxy's page</html>")
         elif refusal := self._refusal(trouble, call):
             self._send_json(*refusal)
+        elif reranks:
+            self._send_scores(trouble, call)
         else:
             self._send_vectors(trouble, call)
 
@@ -187,6 +193,19 @@ class _Handler(BaseHTTPRequestHandler):
         tokens = sum(len(text.split()) for text in call.texts)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         answer = {"object": "list", "model": call.body["model"], "data": data, "usage": usage}
+        self._send_json(200, {}, answer, drip=trouble == DRIP)
+
+    def _send_scores(self, trouble: str, call: Call) -> None:
+        """How many words of the question each text holds, best first."""
+        words = set(call.body["query"].lower().split())
+        shares = [len(words.intersection(text.lower().split())) / max(1, len(words)) for text in call.texts]
+        results = [{"index": index, "relevance_score": share} for index, share in enumerate(shares)]
+        results.sort(key=lambda result: -result["relevance_score"])
+        if trouble == NOT_A_NUMBER:
+            results[-1]["relevance_score"] = float("nan")
+        elif trouble == WRONG_COUNT:
+            results.pop()
+        answer = {"model": call.body["model"], self.stub.rerank_results: results, "usage": {"total_tokens": 0}}
         self._send_json(200, {}, answer, drip=trouble == DRIP)
 
     def _send_json(self, status: int, headers: dict[str, str], body: dict[str, Any], *, drip: bool = False) -> None:

@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.documents import Mark, Parsed, Reason, Split, TextKind, chunk_id, version_id
+from ragforge.domain.evaluation import Run
 from ragforge.domain.library import (
     Change,
     Document,
@@ -32,7 +34,7 @@ from ragforge.domain.library import (
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import NotAllowed, NotFound, Outdated, UserError
 from ragforge.operate.access import owner
-from ragforge.ports import Catalog, Changes, Documents, Embeddings, Jobs, Passages, Projects, Unit
+from ragforge.ports import Catalog, Changes, Documents, Embeddings, Evaluations, Jobs, Passages, Projects, Unit
 from ragforge.testing.shelf import (
     BROKEN,
     CARD,
@@ -58,6 +60,8 @@ HARD_TEXTS = [
 
 
 GENERATION = Generation(1, 1, Strategy(), "splitter/1", CARD.name, CARD.fingerprint)
+_NOW = datetime(2026, 1, 1, tzinfo=UTC)
+RUN = Run("run", "", "set", "", "", {}, "", _NOW, _NOW, 0, 0, 0, 0, 0.0, {})
 STORED = StoredText("0" * 16, 1, "a", Parsed(WORDS))
 
 
@@ -939,17 +943,23 @@ class CatalogContract:
             lambda u, s, p: u.changes.since(s, p, 0, 10),
             lambda u, s, p: u.changes.last(s, p),
             lambda u, s, p: u.changes.prune(s, p),
-            lambda u, s, p: u.changes.forgotten(s, p),
             lambda u, s, p: u.changes.follow(s, p, "engine", 1, "", 0),
             lambda u, s, p: u.changes.unfollow(s, p, 1),
             lambda u, s, p: u.passages.moment(s, p),
+            lambda u, s, p: u.evaluations.put_questions(s, p, "set", "", []),
+            lambda u, s, p: u.evaluations.question_sets(s, p),
+            lambda u, s, p: u.evaluations.question_set(s, p, "set"),
+            lambda u, s, p: u.evaluations.questions(s, p, "set"),
+            lambda u, s, p: u.evaluations.add_run(s, p, RUN, []),
+            lambda u, s, p: u.evaluations.runs(s, p),
+            lambda u, s, p: u.evaluations.results(s, p, "run"),
             lambda u, s, p: u.jobs.enqueue(s, p, "add", {}),
             lambda u, s, p: u.jobs.all(s, p),
         ]
 
     def test_every_function_that_takes_a_project_is_tried(self) -> None:
         tried = {name for use in self.uses_of_a_project("") for name in use.__code__.co_names}
-        for part in (Projects, Documents, Embeddings, Changes, Passages, Jobs):
+        for part in (Projects, Documents, Embeddings, Changes, Passages, Jobs, Evaluations):
             for name, function in vars(part).items():
                 if not name.startswith("_") and "project" in inspect.signature(function).parameters:
                     assert name in tried, f"{part.__name__}.{name}"

@@ -1,0 +1,155 @@
+"""Question sets and runs in the catalog, on SQLite and on Postgres."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ragforge.adapters.catalog.database import Database
+from ragforge.domain.access import Clearance
+from ragforge.domain.evaluation import FoundPassage, Question, Run, Wanted, set_digest
+from ragforge.domain.library import Labels
+from ragforge.errors import NotFound
+from ragforge.operate.access import owner
+from ragforge.testing.postgres import TemporaryPostgres
+from ragforge.testing.shelf import ManualClock, Shelf, file
+from tests.contracts.test_catalog import emptied
+from tests.unit.evaluate.records import result, run_of
+
+QUESTIONS = [
+    Question("1", "Wo? 日本語 👩‍👩‍👧", {"a.md": 2.0, "ä/b.md": 0.0}, answers=("Hier", "“dort”")),
+    Question("2", "Why?", chunks=("c1", "c2")),
+    Question("3", "Unknown?", {"a.md": 1.0}, answerable=False),
+]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def database(request: pytest.FixtureRequest, memory_folder: Path | None) -> Iterator[Database]:
+    with tempfile.TemporaryDirectory(dir=memory_folder) as folder:
+        if request.param == "sqlite":
+            database = Database.sqlite(Path(folder) / "catalog.db", 30)
+        else:
+            server: TemporaryPostgres = request.getfixturevalue("postgres")
+            database = Database.postgres(server.create())
+        database.upgrade()
+        yield database
+        database.close()
+
+
+@pytest.fixture
+def shelf(database: Database, clock: ManualClock) -> Shelf:
+    return Shelf.create(emptied(database, clock))
+
+
+def put(shelf: Shelf, questions: list[Question], name: str = "set", folder: str = "") -> bool:
+    with shelf.catalog.write() as c:
+        return c.evaluations.put_questions(shelf.scope, shelf.id, name, folder, questions)
+
+
+def add_run(shelf: Shelf, run: Run, *results: object) -> None:
+    with shelf.catalog.write() as c:
+        c.evaluations.add_run(shelf.scope, shelf.id, run, results)  # type: ignore[arg-type]
+
+
+def test_a_set_comes_back_as_it_was(shelf: Shelf, clock: ManualClock) -> None:
+    assert put(shelf, QUESTIONS, folder="/somewhere") is True
+    clock.advance(60)
+    assert put(shelf, QUESTIONS, folder="/somewhere") is False
+    assert put(shelf, QUESTIONS) is False, "without its documents it keeps the ones it has"
+    with shelf.catalog.read() as c:
+        assert c.evaluations.questions(shelf.scope, shelf.id, "set") == QUESTIONS
+        (known,) = c.evaluations.question_sets(shelf.scope, shelf.id)
+        assert known == c.evaluations.question_set(shelf.scope, shelf.id, "set")
+    assert (known.name, known.questions, known.judged, known.folder) == ("set", 3, 2, "/somewhere")
+    assert known.digest == set_digest(QUESTIONS)
+    assert known.updated_at == known.created_at
+
+
+def test_a_changed_set_replaces_the_old_one(shelf: Shelf, clock: ManualClock) -> None:
+    put(shelf, QUESTIONS)
+    put(shelf, QUESTIONS[:1], name="other")
+    clock.advance(60)
+    assert put(shelf, QUESTIONS[1:]) is True
+    with shelf.catalog.read() as c:
+        assert c.evaluations.questions(shelf.scope, shelf.id, "set") == QUESTIONS[1:]
+        assert [s.name for s in c.evaluations.question_sets(shelf.scope, shelf.id)] == ["other", "set"]
+        known = c.evaluations.question_set(shelf.scope, shelf.id, "set")
+        assert (known.updated_at - known.created_at).total_seconds() == 60
+    assert put(shelf, QUESTIONS[1:], folder="/new") is True
+    assert put(shelf, QUESTIONS) is True
+    with shelf.catalog.read() as c:
+        assert c.evaluations.question_set(shelf.scope, shelf.id, "set").folder == "/new"
+
+
+def test_a_run_comes_back_with_the_names_documents_have_now(shelf: Shelf) -> None:
+    kept, secret, gone = (
+        shelf.publish(file(f"/{name}.md", name * 90, labels=Labels(confidentiality=level)))[0].document
+        for name, level in (("a", Clearance.PUBLIC), ("b", Clearance.RESTRICTED), ("c", Clearance.PUBLIC))
+    )
+    shelf.remove(gone)
+    found = tuple(FoundPassage(f"chunk {id}", id, 0.25, "") for id in (kept, secret, gone))
+    first = result(
+        "1", {"mrr": 0.5}, found=found, wanted=(Wanted("ä", 2.0, kept), Wanted("?", 1.0, None)), degraded=("vectors",)
+    )
+    second = result("2", {}, found=())
+    run = replace(run_of([first, second], label="größer"), project=shelf.id)
+    add_run(shelf, run, first, second)
+    with shelf.catalog.read() as c:
+        assert c.evaluations.runs(shelf.scope, shelf.id) == [run]
+        results = c.evaluations.results(shelf.scope, shelf.id, run.id)
+        guest = replace(owner(), clearance=Clearance.PUBLIC)
+        seen = c.evaluations.results(guest, shelf.id, run.id)
+    assert [passage.name for passage in results[0].found] == ["a.md", "b.md", ""]
+    assert [passage.name for passage in seen[0].found] == ["a.md", "", ""]
+    assert replace(results[0], found=found) == first
+    assert results[1] == second
+
+
+def test_runs_newest_first(shelf: Shelf) -> None:
+    for id in ("one", "two"):
+        add_run(shelf, run_of([result("1", {"mrr": 1.0})], id=id), result("1", {"mrr": 1.0}))
+    with shelf.catalog.read() as c:
+        assert [run.id for run in c.evaluations.runs(shelf.scope, shelf.id)] == ["two", "one"]
+
+
+def test_nobody_sees_another_projects_questions(shelf: Shelf) -> None:
+    put(shelf, QUESTIONS)
+    add_run(shelf, run_of([result("1", {"mrr": 1.0})], id="run"), result("1", {"mrr": 1.0}))
+    other = Shelf.create(shelf.catalog, "other")
+    stranger = replace(owner(), projects=frozenset({other.id}))
+    with shelf.catalog.read() as c:
+        assert c.evaluations.question_sets(shelf.scope, other.id) == []
+        assert c.evaluations.results(shelf.scope, other.id, "run") == []
+        for ask in (c.evaluations.question_sets, c.evaluations.runs):
+            with pytest.raises(NotFound):
+                ask(stranger, shelf.id)
+        with pytest.raises(NotFound, match="no set of questions 'nothing'"):
+            c.evaluations.questions(shelf.scope, shelf.id, "nothing")
+
+
+def test_they_go_with_the_project(shelf: Shelf) -> None:
+    put(shelf, QUESTIONS)
+    add_run(shelf, run_of([result("1", {"mrr": 1.0})], id="run"), result("1", {"mrr": 1.0}))
+    with shelf.catalog.write() as c:
+        c.projects.remove(shelf.scope, shelf.id)
+    again = Shelf.create(shelf.catalog)
+    with shelf.catalog.read() as c:
+        assert c.evaluations.question_sets(again.scope, again.id) == []
+        assert c.evaluations.runs(again.scope, again.id) == []
+
+
+def test_a_failed_write_leaves_nothing(shelf: Shelf) -> None:
+    with pytest.raises(ZeroDivisionError), shelf.catalog.write() as c:
+        c.evaluations.put_questions(shelf.scope, shelf.id, "set", "", QUESTIONS)
+        _ = 1 / 0
+    with shelf.catalog.read() as c:
+        assert c.evaluations.question_sets(shelf.scope, shelf.id) == []
