@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ragforge.domain.access import Clearance
 from ragforge.domain.documents import Locator
@@ -79,6 +79,7 @@ class Moment:
     """A project as one transaction sees it: which rows are live, and how far the change log has come."""
 
     project: str
+    slug: str
     key: int
     generation: int
     chunks: int
@@ -86,7 +87,11 @@ class Moment:
     embedder: str
     """Fingerprint of the model whose vectors are live."""
     dimension: int | None
+    fusion_weight: float
+    """Share of the vector score, as measured for the model."""
     seq: int
+    forgotten: int
+    """The log begins after this change: an index that is behind it cannot follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +179,7 @@ class Stage(StrEnum):
     WINDOW = "window"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What one stage did with one candidate, and why."""
 
     stage: Stage
@@ -185,8 +189,7 @@ class Decision:
     score: float
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A chunk on its way through the stages. A score is None where that engine does not know the chunk."""
 
     key: int
@@ -200,8 +203,7 @@ class Candidate:
     rerank: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredPassage:
+class StoredPassage(NamedTuple):
     """A chunk as the catalog holds it, with what the later stages need of its parent."""
 
     key: int

@@ -1,0 +1,90 @@
+"""R2: words and meaning become one list, by reciprocal rank or by a blend of normalised scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ragforge import Ragforge
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.retrieval import Retrieved, Stage, Tuning, Verdict
+from ragforge.domain.tokens import Vector
+from ragforge.testing.hashing import HashingEmbedder
+from tests.forge import open_forge
+
+FILES = {
+    "words.md": "The refund window of the old harbour is a refund window like any other refund window.",
+    "meaning.md": "Lanterns glow over copper meadows all night long.",
+    "both.md": "A refund window for lanterns that glow over copper meadows.",
+    "neither.md": "Seven grey stones lie beside the road.",
+}
+QUESTION = "refund window"
+
+
+@pytest.fixture
+def forge(swift_path: Path) -> Iterator[Ragforge]:
+    folder = swift_path / "docs"
+    folder.mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+    with open_forge(swift_path / "workspace") as forge:
+        forge.add(folder, project="p")
+        yield forge
+
+
+@pytest.fixture
+def meaning() -> Vector:
+    """The question as an embedder would see it that knows what refunds and lanterns have in common."""
+    return HashingEmbedder(64).embed_query("lanterns glow over copper meadows all night long", Cancel())
+
+
+def names(found: Retrieved) -> list[str]:
+    return [passage.name for passage in found.passages]
+
+
+def test_R2_alpha_moves_from_words_to_meaning(forge: Ragforge, meaning: Vector) -> None:
+    first = {
+        alpha: names(forge.search(QUESTION, project="p", vector=meaning, tuning=Tuning(alpha=alpha)))[0]
+        for alpha in (0.0, 0.6, 1.0)
+    }
+    assert first == {0.0: "words.md", 0.6: "both.md", 1.0: "meaning.md"}
+
+
+def test_R2_reciprocal_rank_counts_places(forge: Ragforge, meaning: Vector) -> None:
+    found = forge.search(QUESTION, project="p", vector=meaning, tuning=Tuning(fusion="rrf", alpha=0.5))
+    assert names(found)[0] == "both.md"
+    for passage in found.passages:
+        expected = sum(61 / (60 + rank) for rank in passage.ranks.values()) / 2
+        assert passage.score == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("fusion", ["weighted", "rrf"])
+def test_R2_every_candidate_comes_once_with_both_scores_and_a_reason(
+    forge: Ragforge, meaning: Vector, fusion: str
+) -> None:
+    found = forge.explain(QUESTION, project="p", vector=meaning, tuning=Tuning(fusion=fusion))
+    assert sorted(names(found)) == sorted(FILES)
+    assert all(0 <= passage.score <= 1 for passage in found.passages)
+    reasons = {verdict.document: verdict.reason for verdict in _fused(found)}
+    assert reasons["both.md"] == "found by words and by meaning"
+    assert reasons["neither.md"] == "found by meaning"
+
+
+def test_R2_what_one_engine_did_not_find_still_has_its_true_score(forge: Ragforge, meaning: Vector) -> None:
+    """Only one candidate of each engine is asked for: the other's score of it is not zero for that."""
+    tuning = Tuning(keyword_candidates=1, vector_candidates=1, alpha=0.5)
+    found = {
+        passage.name: passage for passage in forge.search(QUESTION, project="p", vector=meaning, tuning=tuning).passages
+    }
+    assert set(found) == {"words.md", "meaning.md"}
+    everything = {passage.name: passage for passage in forge.search(QUESTION, project="p", vector=meaning).passages}
+    for name, passage in found.items():
+        assert passage.scores == pytest.approx(everything[name].scores, abs=1e-5)
+        assert len(passage.ranks) == 1
+
+
+def _fused(found: Retrieved) -> list[Verdict]:
+    assert found.trace is not None
+    return [verdict for verdict in found.trace.verdicts if verdict.stage is Stage.FUSE]

@@ -1,0 +1,91 @@
+"""R6: a part that is missing is said, and the search goes on with what is left."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ragforge import Ragforge
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.tokens import Vector
+from ragforge.errors import ProviderError
+from ragforge.testing.hashing import HashingEmbedder
+from tests.forge import faults, fill, open_forge
+
+
+class Failing(HashingEmbedder):
+    """Embeds documents; questions fail while `down` is set."""
+
+    down = False
+
+    def embed_query(self, text: str, cancel: Cancel) -> Vector:
+        if self.down:
+            raise ProviderError("the embedding service does not answer", hint="try again later", retryable=True)
+        return super().embed_query(text, cancel)
+
+
+@pytest.fixture
+def embedder() -> Failing:
+    return Failing(64)
+
+
+@pytest.fixture
+def forge(swift_path: Path, embedder: Failing) -> Iterator[Ragforge]:
+    fill(swift_path / "docs", 12)
+    with open_forge(swift_path / "workspace", embedder) as forge:
+        forge.add(swift_path / "docs", project="p")
+        yield forge
+
+
+def index_folder(forge: Ragforge, name: str) -> Path:
+    (folder,) = forge.workspace.glob(f"indexes/*/*/{name}")
+    return folder
+
+
+def test_R6_embedder_down_means_words_alone(forge: Ragforge, embedder: Failing) -> None:
+    embedder.down = True
+    found = forge.search("Page 7", project="p")
+    assert found.passages[0].name == "file0007.md"
+    (missing,) = found.degraded
+    assert missing.part == "embedder" and "words alone" in missing.message and missing.hint == "try again later"
+    embedder.down = False
+    assert forge.search("Page 7", project="p").degraded == (), "what was degraded is not kept"
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "left"), [("keywords", "keywords", "vectors"), ("vectors", "vectors", "keywords")]
+)
+def test_R6_an_index_that_is_gone_is_said_and_built_anew(forge: Ragforge, name: str, part: str, left: str) -> None:
+    whole = forge.search("Page 7", project="p", fresh=True)
+    shutil.rmtree(index_folder(forge, name))
+    found = forge.search("Page 7", project="p", fresh=True)
+    (missing,) = found.degraded
+    assert missing.part == part and "being built anew" in missing.message
+    assert found.passages and all(set(passage.ranks) == {left} for passage in found.passages)
+    forge._follow.finish()
+    again = forge.search("Page 7", project="p", fresh=True)
+    assert again.degraded == () and again.passages == whole.passages
+    assert faults(forge) == []
+
+
+def test_R6_with_no_index_left_both_are_built_before_the_answer(forge: Ragforge) -> None:
+    whole = forge.search("Page 7", project="p", fresh=True)
+    shutil.rmtree(forge.workspace / "indexes")
+    found = forge.search("Page 7", project="p", fresh=True)
+    assert found.degraded == () and found.passages == whole.passages
+
+
+def test_R6_nothing_found_says_why(forge: Ragforge, embedder: Failing) -> None:
+    forge.create_project("empty", embedder="hashing")
+    assert "holds no text" in forge.search("anything", project="empty").notice
+    for document in forge.documents(project="p"):
+        forge.enable([document.id], False, project="p")
+    found = forge.search("Page 7", project="p")
+    assert found.passages == () and "is ON" in found.notice
+    embedder.down = True
+    forge.enable(["file0001.md"], True, project="p")
+    nothing = forge.search("🙂 ?!", project="p")
+    assert nothing.passages == () and nothing.notice and nothing.degraded[0].part == "embedder"
