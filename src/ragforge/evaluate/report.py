@@ -1,0 +1,360 @@
+"""A run, alone or against an older one, as one HTML page: no scripts, nothing from elsewhere, light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from ragforge.domain.evaluation import Comparison, FoundPassage, MetricChange, QuestionResult, Run, RunDetails
+from ragforge.evaluate.charts import Bar, bars, delta_bars, score_histogram, time_histogram
+from ragforge.evaluate.metrics import main_metric, quantile
+
+_WORST = 25
+_CHANGED = 25
+_TITLES = {"ndcg": "nDCG", "recall": "Recall", "precision": "Precision", "hit": "Hit rate", "mrr": "MRR"}
+
+
+def page(details: RunDetails, comparison: Comparison | None = None) -> str:
+    """The whole page. `comparison` is of an older run with this one."""
+    run = details.run
+    main = main_metric(run.metrics)
+    judged = [result for result in details.results if result.metrics]
+    body = "\n".join(
+        (
+            _head(run, comparison),
+            _tiles(run, main, comparison),
+            _charts(details, judged, main, comparison),
+            _significance(comparison),
+            _changed(comparison),
+            _worst(judged, main),
+            _all_metrics(run),
+            _settings(run),
+        )
+    )
+    title = escape(f"{run.questions} · {run.label or run.id[:8]}")
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+</body>
+</html>
+"""
+
+
+def _charts(details: RunDetails, judged: Sequence[QuestionResult], main: str, comparison: Comparison | None) -> str:
+    run = details.run
+    before = {change.metric: change.before for change in comparison.metrics} if comparison else {}
+    rows = [Bar(_title(name), run.metrics[name], before.get(name)) for name in _at_main_cut(run, main)]
+    scores = [result.metrics[main] for result in judged]
+    times = [result.milliseconds for result in details.results]
+    pace = f"half within {_milliseconds(quantile(times, 0.5))}, 95 % within {_milliseconds(quantile(times, 0.95))}"
+    return _grid(
+        (
+            "Metrics",
+            "wide: this run; thin: the older one" if comparison else "1 is perfect",
+            bars("Metrics of the run", rows),
+        ),
+        (
+            f"Questions by {_title(main)}",
+            f"{len(judged):,} judged questions; further right is better",
+            score_histogram("Questions by score", scores),
+        ),
+        *_delta_chart(comparison),
+        ("Time per question, ms", pace, time_histogram("Milliseconds per question", times, quantile(times, 0.98))),
+    )
+
+
+def _delta_chart(comparison: Comparison | None) -> Iterable[tuple[str, str, str]]:
+    if comparison is None:
+        return
+    deltas = [change.difference for change in comparison.changed]
+    better = sum(delta > 0 for delta in deltas)
+    caption = (
+        f"{better:,} better, {len(deltas) - better:,} worse, {comparison.questions - len(deltas):,} the same; "
+        "a bar is a question"
+    )
+    chart = delta_bars("Differences by question", deltas) if deltas else '<p class="none">No question changed.</p>'
+    yield f"Change of {_title(comparison.main)}", caption, chart
+
+
+def _grid(*figures: tuple[str, str, str]) -> str:
+    each = (f"<figure><h2>{t}</h2>{chart}<figcaption>{c}</figcaption></figure>" for t, c, chart in figures)
+    return f"<div class='charts'>{''.join(each)}</div>"
+
+
+# -- words
+
+
+def _head(run: Run, comparison: Comparison | None) -> str:
+    against = f" against {_named(comparison.before)}" if comparison else ""
+    facts = [f"run {run.id[:8]}", f"{run.ended_at:%Y-%m-%d %H:%M} UTC", f"{run.asked:,} questions"]
+    facts += [f"{run.asked - run.scored:,} not judged"] if run.asked != run.scored else []
+    facts += [f"{run.missing:,} wanted documents not in the project"] if run.missing else []
+    facts += [f"{run.degraded:,} answered with a part missing"] if run.degraded else []
+    notice = f'<p class="notice">{escape(comparison.notice)}</p>' if comparison and comparison.notice else ""
+    return (
+        f"<header><p class='kicker'>Evaluation of {escape(run.questions)}</p><h1>{_named(run)}{against}</h1>"
+        f"<p class='facts'>{escape(' · '.join(facts))}</p>{notice}</header>"
+    )
+
+
+def _named(run: Run) -> str:
+    return f"<bdi>{escape(run.label or run.id[:8])}</bdi>"
+
+
+def _tiles(run: Run, main: str, comparison: Comparison | None) -> str:
+    changes = {change.metric: change for change in comparison.metrics} if comparison else {}
+    tiles = []
+    for name in _at_main_cut(run, main):
+        change = changes.get(name)
+        note = ""
+        if change:
+            note = f"{_coloured(change.difference, 3, change.significant)} <small>p {_p(change.p)}</small>"
+        tiles.append(f"<div><b>{run.metrics[name]:.3f}</b><span>{_title(name)}</span><em>{note}</em></div>")
+    return f"<section class='tiles'>{''.join(tiles)}</section>"
+
+
+def _at_main_cut(run: Run, main: str) -> list[str]:
+    """The metrics at the main one's cut, and those without a cut."""
+    cut = main.partition("@")[2]
+    return [name for name in run.metrics if name.partition("@")[2] in ("", cut)]
+
+
+def _title(metric: str) -> str:
+    kind, _, cut = metric.partition("@")
+    return escape(f"{_TITLES.get(kind, kind)}{f'@{cut}' if cut else ''}")
+
+
+def _signed(value: float, digits: int) -> str:
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")
+
+
+def _coloured(difference: float, digits: int, is_sure: bool = True) -> str:
+    """A difference; coloured as better or worse if it can be trusted."""
+    kind = "" if not is_sure else "better" if difference > 0 else "worse"
+    return f"<span class='{kind}'>{_signed(difference, digits)}</span>"
+
+
+def _p(p: float) -> str:
+    return "&lt; 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.0f} ms" if value >= 10 else f"{value:.1f} ms"
+
+
+# -- tables
+
+
+def _significance(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return ""
+    cut = comparison.main.partition("@")[2]
+    main = [change for change in comparison.metrics if change.metric.partition("@")[2] in ("", cut)]
+    rest = [change for change in comparison.metrics if change not in main]
+    more = f"<details><summary>At other cuts</summary>{_change_table(rest)}</details>" if rest else ""
+    lead = f"Over {comparison.questions:,} questions; coloured where chance is unlikely (p below 0.05)."
+    return _section("Is it more than chance?", lead, _change_table(main) + more)
+
+
+def _change_table(changes: Sequence[MetricChange]) -> str:
+    rows = [
+        [
+            _title(change.metric),
+            f"{change.before:.4f}",
+            f"{change.after:.4f}",
+            _coloured(change.difference, 4, change.significant),
+            f"{_signed(change.low, 4)} to {_signed(change.high, 4)}",
+            _p(change.p),
+            f"{change.wins:,} / {change.losses:,} / {change.ties:,}",
+        ]
+        for change in changes
+    ]
+    heads = ("Metric", "Before", "After", "Change", "95 % interval", "p", "Better / worse / same")
+    return _table(heads, rows, "numbers")
+
+
+def _changed(comparison: Comparison | None) -> str:
+    if comparison is None or not comparison.changed:
+        return ""
+    rows = [
+        [
+            _coloured(change.difference, 2),
+            f"<span class='whole'>{change.before:.2f} → {change.after:.2f}</span>",
+            _text(change.text),
+        ]
+        for change in comparison.changed[:_CHANGED]
+    ]
+    shown = f"The {len(rows)} of {len(comparison.changed):,} that changed most, by {_title(comparison.main)}."
+    return _section("Questions that changed", shown, _table(("Change", "", "Question"), rows))
+
+
+def _worst(judged: Sequence[QuestionResult], main: str) -> str:
+    imperfect = sorted((r for r in judged if r.metrics[main] < 1), key=lambda result: result.metrics[main])
+    if not imperfect:
+        return _section("Questions that went worst", "None: every question found all it wanted, in the best order.", "")
+    rows = [[f"{r.metrics[main]:.2f}", _text(r.text), _wanted(r), _found(r)] for r in imperfect[:_WORST]]
+    lead = f"{len(rows)} of {len(imperfect):,} that are not perfect. A tick marks what was wanted."
+    return _section("Questions that went worst", lead, _table((_title(main), "Question", "Wanted", "Found"), rows))
+
+
+def _wanted(result: QuestionResult) -> str:
+    found = {passage.document for passage in result.found} | {passage.chunk for passage in result.found}
+    relevant = sorted((w for w in result.wanted if w.grade > 0), key=lambda wanted: -wanted.grade)
+    items = [
+        f"{'✓ ' if wanted.found_as in found else ''}{_text(wanted.name)}"
+        f"{'' if wanted.found_as else ' <small>not in the project</small>'}"
+        for wanted in relevant
+    ]
+    return _list(items, 4)
+
+
+def _found(result: QuestionResult) -> str:
+    wanted = {item.found_as for item in result.wanted if item.grade > 0}
+    best: dict[str, FoundPassage] = {}
+    for passage in result.found:
+        best.setdefault(passage.document, passage)
+    items = [
+        f"{'✓ ' if wanted & {passage.document, passage.chunk} else ''}"
+        f"{_text(passage.name) if passage.name else '<small>removed since</small>'} <small>{passage.score:.2f}</small>"
+        for passage in best.values()
+    ]
+    return _list(items, 4) if items else "<small>nothing</small>"
+
+
+def _list(items: Sequence[str], most: int) -> str:
+    more = [f"<small>and {len(items) - most:,} more</small>"] if len(items) > most else []
+    return "<br>".join([*items[:most], *more])
+
+
+def _all_metrics(run: Run) -> str:
+    cuts = sorted({name.partition("@")[2] for name in run.metrics} - {""}, key=int)
+    kinds = list(dict.fromkeys(name.partition("@")[0] for name in run.metrics))
+
+    def value(name: str) -> str:
+        return f"{run.metrics[name]:.4f}" if name in run.metrics else ""
+
+    rows = [
+        [_title(kind), *([value(f"{kind}@{cut}") for cut in cuts] if kind not in run.metrics else [value(kind)])]
+        for kind in kinds
+    ]
+    return _section("All metrics", "", _table(["", *(f"@{cut}" for cut in cuts)], rows, "numbers"))
+
+
+def _settings(run: Run) -> str:
+    rows = [
+        f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(str(value)) if value not in ('', None) else '–'}</dd>"
+        for name, value in run.settings.items()
+    ]
+    return _section("Settings", f"Fingerprint {escape(run.settings_hash)}", f"<dl>{''.join(rows)}</dl>")
+
+
+def _section(title: str, lead: str, body: str) -> str:
+    return f"<section><h2>{title}</h2>{f'<p class=lead>{lead}</p>' if lead else ''}{body}</section>"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "texts") -> str:
+    """Cells are HTML. On a narrow screen each row becomes a block, its cells labelled."""
+    head = "".join(f"<th>{name}</th>" for name in heads)
+    body = "".join(
+        f"<tr>{''.join(_cell(name, cell) for name, cell in zip(heads, row, strict=False))}</tr>" for row in rows
+    )
+    return (
+        f"<div class='scroll'><table class='{kind}'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(name: str, cell: str) -> str:
+    return f"<td data-name='{name}'>{cell}</td>"
+
+
+def _text(text: str) -> str:
+    """Text of people: escaped, shortened, and kept from turning the reading direction of what follows."""
+    short = text if len(text) <= 280 else text[:279] + "…"
+    return f"<bdi>{escape(short)}</bdi>"
+
+
+_STYLE = """
+:root {
+  --paper: #faf9f7; --card: #ffffff; --ink: #22272e; --soft: #6b7280; --line: #e6e3dd;
+  --this: #3d6f9e; --other: #b9c6d3; --track: #f1efeb;
+  --up: #3f8a6d; --down: #c0704a; --better: #2c7357; --worse: #a9552f;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #16191d; --card: #1d2126; --ink: #e3e6ea; --soft: #98a1ac; --line: #2d333a;
+    --this: #6fa3d2; --other: #47596b; --track: #262b31;
+    --up: #5fb28f; --down: #d68a63; --better: #74c7a4; --worse: #e09b76;
+  }
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0; background: var(--paper); color: var(--ink);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif;
+}
+main { max-width: 1040px; margin: 0 auto; padding: 40px 20px 64px; }
+h1 { font-size: 1.75rem; line-height: 1.25; font-weight: 650; margin: 0 0 .4rem; letter-spacing: -.01em; }
+h2 { font-size: 1.02rem; font-weight: 650; margin: 0 0 .5rem; }
+.kicker { color: var(--soft); margin: 0 0 .3rem; }
+.facts, .lead, figcaption { color: var(--soft); font-size: .9rem; margin: 0; }
+.lead { margin-bottom: .8rem; }
+.notice { border-left: 3px solid var(--down); padding-left: .8rem; margin: 1rem 0 0; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(128px, 1fr)); gap: 12px; margin: 28px 0 12px; }
+.tiles div, figure, section:not(.tiles) {
+  background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 16px 18px;
+}
+.tiles b { display: block; font-size: 1.6rem; font-weight: 650; font-variant-numeric: tabular-nums; line-height: 1.2; }
+.tiles span { color: var(--soft); font-size: .9rem; }
+.tiles em { display: block; font-style: normal; font-size: .9rem; }
+.tiles .better, .better { color: var(--better); } .tiles .worse, .worse { color: var(--worse); }
+.charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 12px; }
+figure { margin: 0; display: flex; flex-direction: column; }
+figure svg { width: 100%; height: auto; margin: auto 0; }
+figcaption { margin-top: .5rem; }
+.none { color: var(--soft); margin: auto; }
+section:not(.tiles) { margin-top: 12px; }
+svg text { fill: var(--soft); font-size: 11px; font-variant-numeric: tabular-nums; }
+svg .name, svg .value { fill: var(--ink); font-size: 12.5px; }
+svg .this { fill: var(--this); } svg .other { fill: var(--other); } svg .track { fill: var(--track); }
+svg .up { fill: var(--up); } svg .down { fill: var(--down); }
+svg .grid { stroke: var(--line); } svg .axis { stroke: var(--soft); stroke-opacity: .5; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+th { text-align: left; font-weight: 600; color: var(--soft); }
+th, td { padding: 7px 14px 7px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+tbody tr:last-child td { border-bottom: 0; }
+td { overflow-wrap: anywhere; }
+table.texts td:first-child, table.numbers :is(th, td) { font-variant-numeric: tabular-nums; white-space: nowrap; }
+table.numbers th:not(:first-child), table.numbers td:not(:first-child) { text-align: right; }
+table.texts td:nth-last-child(-n+2):not(:nth-child(2)) { min-width: 11rem; }
+summary { color: var(--soft); font-size: .9rem; cursor: pointer; padding-top: .7rem; }
+.whole { white-space: nowrap; }
+small { color: var(--soft); }
+.tiles small { white-space: nowrap; }
+dl { display: grid; grid-template-columns: minmax(9rem, auto) 1fr; gap: 4px 16px; margin: 0; font-size: .9rem; }
+dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
+@media (max-width: 640px) {
+  main { padding: 24px 14px 48px; }
+  h1 { font-size: 1.4rem; }
+  table.texts thead { display: none; }
+  table.texts tr { display: block; padding: 10px 0; border-bottom: 1px solid var(--line); }
+  table.texts tbody tr:last-child { border-bottom: 0; }
+  table.texts td { display: block; border: 0; padding: 2px 0; }
+  table.texts td:first-child, table.texts td:has(.whole) { display: inline-block; margin-right: 12px; }
+  table.texts td[data-name="Wanted"]::before, table.texts td[data-name="Found"]::before {
+    content: attr(data-name); display: block; color: var(--soft); font-size: .8rem; margin-top: 4px;
+  }
+}
+@media print { body { background: none; } figure, section { break-inside: avoid; } }
+"""

@@ -1,0 +1,243 @@
+"""Evaluation, whole: questions come in, are searched one by one, measured, kept, and compared. Read this first.
+
+import   read all -> (corpus: check, write files, add them) -> store the set
+run      set -> find the wanted documents -> search each question -> measure -> store the run in one step
+compare  two stored runs -> differences, significance, questions that changed
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ragforge.domain.access import Scope
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.evaluation import (
+    LAST,
+    Comparison,
+    FoundPassage,
+    ImportReport,
+    Question,
+    QuestionResult,
+    Run,
+    RunDetails,
+    Wanted,
+    settings_digest,
+)
+from ragforge.domain.library import FileResult, Outcome, Progress, Project
+from ragforge.domain.retrieval import Retrieved
+from ragforge.errors import NotFound, UserError
+from ragforge.evaluate.compare import compare
+from ragforge.evaluate.corpus import ELSEWHERE, Names, check_corpus, write_corpus
+from ragforge.evaluate.metrics import means, measured, quantile, ranked_once
+from ragforge.evaluate.questions import read_questions
+from ragforge.ports import Catalog, Clock
+
+_LEAST_OF_ID = 4
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """A file or folder of questions, and what to do with the documents beside it."""
+
+    path: Path
+    name: str = ""
+    """The set's name; empty: that of the file or folder."""
+    split: str = ""
+    """Which judgements of a BEIR folder that has several."""
+    corpus: Path | None = None
+    """Documents that belong to the questions; None: the folder's own `corpus.jsonl`."""
+    with_corpus: bool = True
+    documents: Path | None = None
+    """Where the documents' files are written; None: where they were before, else `NAME-documents` here."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportQuestions:
+    """Questions, and perhaps their documents, into a project."""
+
+    catalog: Catalog
+    project: Callable[[], Project]
+    """The project, made if there is none yet: asked for when all is read and good."""
+    workspace: Path
+    add: Callable[[Project, Sequence[Path]], Iterator[FileResult | Progress]]
+
+    def __call__(self, scope: Scope, request: ImportRequest) -> Iterator[FileResult | Progress | ImportReport]:
+        """Everything is read before anything is written; the report comes last."""
+        path = request.path.expanduser()
+        reading = read_questions(path, request.split)
+        name = _set_name(request.name or path.resolve().stem)
+        corpus = request.corpus or reading.corpus if request.with_corpus else None
+        if corpus is not None:
+            check_corpus(corpus)
+        project = self.project()
+        folder, empty = "", 0
+        outcomes: Counter[Outcome] = Counter()
+        if corpus is not None:
+            target = self._target(scope, project.id, name, request.documents)
+            yield Progress("writing", 0, None)
+            written = write_corpus(corpus, target)
+            folder, empty = str(target), written.empty
+            for event in self.add(project, written.files):
+                if isinstance(event, FileResult):
+                    outcomes[event.outcome] += 1
+                yield event
+        with self.catalog.write() as c:
+            changed = c.evaluations.put_questions(scope, project.id, name, folder, reading.questions)
+            questions = c.evaluations.question_set(scope, project.id, name)
+        changed = changed or any(outcomes[outcome] for outcome in outcomes if outcome is not Outcome.UNCHANGED)
+        yield ImportReport(questions, changed, reading.left_out, dict(outcomes), empty)
+
+    def _target(self, scope: Scope, project: str, name: str, given: Path | None) -> Path:
+        """The folder for a corpus's files: never inside the workspace, from which nothing is added."""
+        with self.catalog.read() as c:
+            before = [known.folder for known in c.evaluations.question_sets(scope, project) if known.name == name]
+        target = given or Path(before[0] if before and before[0] else f"{name}-documents")
+        target = target.expanduser().resolve()
+        if target.is_relative_to(self.workspace.resolve()):
+            raise UserError(f"the documents would be written into the workspace, to {target}", hint=ELSEWHERE)
+        return target
+
+
+def _set_name(name: str) -> str:
+    if not re.fullmatch(rf"[^\W_][\w .+-]{{0,{_LONGEST_NAME - 1}}}", name.strip()):
+        hint = f"--name takes up to {_LONGEST_NAME} letters, digits, spaces, dots and dashes"
+        raise UserError(f"{name!r} cannot name a set of questions", hint=hint)
+    return name.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """A set of questions, searched one by one and measured."""
+
+    catalog: Catalog
+    search: Callable[[str], Retrieved]
+    """A question to passages, with the settings of the run and no cache."""
+    clock: Clock
+
+    def __call__(
+        self, scope: Scope, project: str, name: str, k: int, settings: Mapping[str, Any], label: str, cancel: Cancel
+    ) -> Iterator[Progress | Run]:
+        """The run comes last and is stored by then; a run that is stopped leaves nothing."""
+        with self.catalog.read() as c:
+            questions = c.evaluations.questions(scope, project, name)
+            known = c.evaluations.question_set(scope, project, name)
+            names = Names(c.documents.all(scope, project), known.folder)
+        wanted = [_wanted(question, names) for question in questions]
+        _require_documents(wanted, name)
+        began, started_at = time.monotonic(), self._now()
+        results: list[QuestionResult] = []
+        for question, its in zip(questions, wanted, strict=True):
+            cancel.check()
+            results.append(self._ask(question, its, k))
+            yield Progress("searching", len(results), len(questions), seconds=time.monotonic() - began)
+        scored = [result.metrics for result in results if result.metrics]
+        run = Run(
+            id=secrets.token_hex(8),
+            project=project,
+            questions=name,
+            digest=known.digest,
+            label=label.strip(),
+            settings=settings,
+            settings_hash=settings_digest(settings),
+            started_at=started_at,
+            ended_at=self._now(),
+            asked=len(results),
+            scored=len(scored),
+            missing=len({item.name for its in wanted for item in its if item.found_as is None}),
+            degraded=sum(bool(result.degraded) for result in results),
+            milliseconds=quantile([result.milliseconds for result in results], 0.5),
+            metrics=means(scored),
+        )
+        with self.catalog.write() as c:
+            c.evaluations.add_run(scope, project, run, results)
+        yield run
+
+    def _now(self) -> datetime:
+        """As exact as the catalog keeps it."""
+        now = self.clock()
+        return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+    def _ask(self, question: Question, wanted: tuple[Wanted, ...], k: int) -> QuestionResult:
+        began = time.perf_counter()
+        retrieved = self.search(question.text)
+        milliseconds = (time.perf_counter() - began) * 1000
+        passages = retrieved.passages[:k]
+        ranking = ranked_once(p.chunk if question.chunks else p.document for p in passages)
+        return QuestionResult(
+            question=question.id,
+            text=question.text,
+            wanted=wanted,
+            found=tuple(FoundPassage(p.chunk, p.document, p.score, p.name) for p in passages),
+            metrics=measured(ranking, _grades(wanted), k) if wanted else {},
+            milliseconds=milliseconds,
+            degraded=tuple(part.part for part in retrieved.degraded),
+        )
+
+
+def _wanted(question: Question, names: Names) -> tuple[Wanted, ...]:
+    """What a question wants, as the project holds it. A chunk is named by its id and nothing else."""
+    return tuple(
+        Wanted(name, grade, name if question.chunks else names.find(name)) for name, grade in question.wanted.items()
+    )
+
+
+def _grades(wanted: Sequence[Wanted]) -> dict[str, float]:
+    """Grade by id. Names of the same document count once; what is not there stays, and is never found."""
+    grades: dict[str, float] = {}
+    for item in wanted:
+        key = item.found_as or f"\x00{item.name}"
+        grades[key] = max(item.grade, grades.get(key, item.grade))
+    return grades
+
+
+def _require_documents(wanted: Sequence[tuple[Wanted, ...]], name: str) -> None:
+    items = [item for its in wanted for item in its]
+    if not items:
+        raise UserError(
+            f"no question of {name} says which documents it wants", hint="import it with documents, or a qrels file"
+        )
+    if all(item.found_as is None for item in items):
+        raise NotFound(
+            f"the project holds none of the documents that {name} wants, such as {items[0].name!r}",
+            hint="ragforge add them, or import the set with its corpus; ragforge ls shows the names",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Stored runs: one of them, or two side by side."""
+
+    catalog: Catalog
+
+    def details(self, scope: Scope, project: str, name: str) -> RunDetails:
+        """A run by id, the beginning of its id, its label, or `last`."""
+        with self.catalog.read() as c:
+            run = _find(c.evaluations.runs(scope, project), name)
+            return RunDetails(run, tuple(c.evaluations.results(scope, project, run.id)))
+
+    def compare(self, scope: Scope, project: str, before: str, after: str) -> Comparison:
+        return compare(self.details(scope, project, before), self.details(scope, project, after))
+
+
+def _find(runs: Sequence[Run], name: str) -> Run:
+    """Among runs, newest first. Of several with one label the newest is meant."""
+    if name == LAST and runs:
+        return runs[0]
+    labelled = [run for run in runs if run.label == name][:1]
+    begun = [run for run in runs if run.id.startswith(name)] if len(name) >= _LEAST_OF_ID else []
+    found = labelled or begun
+    if not found:
+        hint = "ragforge eval ls shows the runs" if runs else "ragforge eval run SET makes one"
+        raise NotFound(f"no run {name!r}", hint=hint)
+    if len(found) > 1:
+        raise UserError(f"{name!r} could be {len(found)} runs", hint="write more of its id")
+    return found[0]

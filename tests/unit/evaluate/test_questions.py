@@ -1,0 +1,232 @@
+"""Files of questions: what they become, and how bad lines are told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragforge.domain.evaluation import Question, set_digest
+from ragforge.errors import NotFound, UserError
+from ragforge.evaluate.questions import json_object, read_questions
+
+
+def written(path: Path, *lines: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+    path.write_text(text + "\n", encoding="utf-8")
+    return path
+
+
+def only(path: Path) -> Question:
+    (question,) = read_questions(path).questions
+    return question
+
+
+def refused(path: Path, split: str = "") -> str:
+    with pytest.raises(UserError) as problem:
+        read_questions(path, split)
+    assert problem.value.hint
+    return problem.value.message
+
+
+def test_jsonl_with_everything(tmp_path: Path) -> None:
+    line = {
+        "id": 7,
+        "question": "  How long is the refund window? ",
+        "documents": ["returns.md", "faq", "returns.md"],
+        "grades": {"faq": 2, "old.md": 0},
+        "answers": "thirty days",
+    }
+    question = only(written(tmp_path / "q.jsonl", line))
+    assert question == Question(
+        "7",
+        "How long is the refund window?",
+        {"returns.md": 1, "faq": 2, "old.md": 0},
+        answers=("thirty days",),
+    )
+    assert question.wanted == question.documents
+
+
+def test_the_form_of_squad(tmp_path: Path) -> None:
+    line = {"_id": "q1", "question": "Why?", "answers": [], "doc_ids": ["Force#27"], "answerable": False, "x": None}
+    question = only(written(tmp_path / "q.jsonl", line))
+    assert (question.id, dict(question.documents), question.answerable) == ("q1", {"Force#27": 1}, False)
+    assert question.wanted == {}, "the document named is a look-alike"
+
+
+def test_chunks_are_judged_instead_of_documents(tmp_path: Path) -> None:
+    question = only(written(tmp_path / "q.jsonl", {"question": "Why?", "documents": ["a"], "chunks": ["c1", "c2"]}))
+    assert question.wanted == {"c1": 1, "c2": 1}
+
+
+def test_without_an_id_the_text_names_it(tmp_path: Path) -> None:
+    first = only(written(tmp_path / "a.jsonl", {"question": "Why?"}))
+    assert first == only(written(tmp_path / "b.jsonl", "", {"question": "Why? "}, ""))
+    assert first.wanted == {}
+    assert first.id != only(written(tmp_path / "c.jsonl", {"question": "How?"})).id
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "no JSON"),
+        ("[" * 100_000, "no JSON"),
+        ("NaN", "no JSON"),
+        ('["a"]', "no JSON object"),
+        ("{}", 'no "question"'),
+        ({"_id": "1", "text": "Why?"}, "imported by its folder"),
+        ({"question": " "}, "the question is empty"),
+        ({"question": ["Why?"]}, "the question is no text"),
+        ({"question": "a\x00b"}, "characters that are no text"),
+        ('{"question": "a\\ud800b"}', "characters that are no text"),
+        ({"question": "Why?", "documents": [""]}, 'an entry of "documents" is empty'),
+        ({"question": "Why?", "documents": [["a"]]}, 'an entry of "documents" is no text'),
+        ({"question": "Why?", "documents": {"a": 1}}, 'an entry of "documents" is no text'),
+        ({"question": "Why?", "grades": ["a"]}, '"grades" is no object'),
+        ({"question": "Why?", "grades": {"a": "high"}}, "the grade 'high' is no number"),
+        ({"question": "Why?", "grades": {"a": True}}, "the grade True is no number"),
+        ('{"question": "Why?", "grades": {"a": 1e999}}', "is no number"),
+        ({"question": "Why?", "answerable": "no"}, '"answerable" is neither true nor false'),
+        ({"question": "Why?", "id": True}, "the id is no text"),
+    ],
+)
+def test_a_bad_line_is_named(tmp_path: Path, line: object, reason: str) -> None:
+    message = refused(written(tmp_path / "q.jsonl", {"question": "Good?"}, "", line))
+    assert message.startswith("q.jsonl has 1 bad line, nothing was imported: line 3: ")
+    assert reason in message
+
+
+def test_all_bad_lines_are_named_at_once(tmp_path: Path) -> None:
+    message = refused(written(tmp_path / "q.jsonl", *["{"] * 3, {"question": "Why?"}, *["{}"] * 4))
+    assert "7 bad lines" in message and "line 1: no JSON; line 2" in message and 'line 6: no "question"; …' in message
+
+
+def test_the_same_id_twice(tmp_path: Path) -> None:
+    path = written(tmp_path / "q.jsonl", {"question": "A?", "id": 1}, {"question": "B?", "id": "1"})
+    assert "line 2: the same question as line 1 (1)" in refused(path)
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"question": "A?"}\r\n{"question": "\xff"}\n')
+    assert "line 2: not UTF-8" in refused(path)
+    (tmp_path / "q.csv").write_bytes(b"question\nA\xff\n")
+    assert "line 2: not UTF-8" in refused(tmp_path / "q.csv")
+
+
+def test_what_is_no_file_of_questions(tmp_path: Path) -> None:
+    assert "holds no questions" in refused(written(tmp_path / "q.jsonl", ""))
+    assert "is no file of questions" in refused(written(tmp_path / "q.txt", "Why?"))
+    assert "no queries.jsonl" in refused(tmp_path)
+    with pytest.raises(NotFound):
+        read_questions(tmp_path / "gone.jsonl")
+
+
+# -- CSV
+
+
+def test_csv(tmp_path: Path) -> None:
+    path = written(
+        tmp_path / "q.csv",
+        "\ufeffQuestion, Documents ,Answer,answerable,note",
+        '"How long, exactly?",returns.md|faq.md,"30 days; a month",yes,',
+        "Why?,,,no,x",
+        "",
+        '"How long, exactly?",extra.md,,,',
+    )
+    first, second = read_questions(path).questions
+    assert list(first.documents) == ["returns.md", "faq.md", "extra.md"], "rows of one question are one"
+    assert first.answers == ("30 days", "a month")
+    assert (second.text, second.answerable, second.documents) == ("Why?", False, {})
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_csv_with_another_delimiter(tmp_path: Path, delimiter: str) -> None:
+    path = written(tmp_path / "q.tsv", delimiter.join(("question", "document")), delimiter.join(("A, b?", "x")))
+    assert only(path).documents == {"x": 1}
+
+
+def test_bad_csv(tmp_path: Path) -> None:
+    assert "no column called question" in refused(written(tmp_path / "q.csv", "query,document", "A?,x"))
+    assert "holds no questions" in refused(written(tmp_path / "q.csv", "question,document"))
+    path = written(tmp_path / "q.csv", "question,document", ",x", "A?,x,y", "B?,x")
+    assert "line 2: the question is empty; line 3: 3 cells under a header of 2" in refused(path)
+    assert "neither true nor false" in refused(written(tmp_path / "q.csv", "question,answerable", "A?,maybe"))
+    assert "line 2" in refused(written(tmp_path / "q.csv", "question", '"never closed'))
+
+
+# -- BEIR
+
+
+def beir(folder: Path, qrels: str = "qrels.tsv", *judgements: str) -> Path:
+    written(folder / "queries.jsonl", *({"_id": id, "text": f"What of {id}?", "metadata": {}} for id in "123"))
+    written(folder / qrels, *(judgements or ("query-id\tcorpus-id\tscore", "1\td1\t2", "1\td2\t0", "3\td1\t1")))
+    return folder
+
+
+def test_a_beir_folder(tmp_path: Path) -> None:
+    reading = read_questions(beir(tmp_path))
+    assert [(q.id, dict(q.documents)) for q in reading.questions] == [("1", {"d1": 2, "d2": 0}), ("3", {"d1": 1})]
+    assert (reading.left_out, reading.corpus) == (1, None)
+    written(tmp_path / "corpus.jsonl", {"_id": "d1", "text": "x"})
+    assert read_questions(tmp_path).corpus == tmp_path / "corpus.jsonl"
+
+
+def test_qrels_without_a_header_and_as_trec_eval_reads_them(tmp_path: Path) -> None:
+    plain = read_questions(beir(tmp_path / "a", "qrels.tsv", "1\td 1\t1"))
+    assert dict(plain.questions[0].documents) == {"d 1": 1}
+    assert read_questions(beir(tmp_path / "b", "qrels.tsv", "1 0 d1 1")).questions[0].documents == {"d1": 1}
+
+
+def test_splits(tmp_path: Path) -> None:
+    beir(tmp_path, "qrels/train.tsv", "2\td1\t1")
+    assert [q.id for q in read_questions(tmp_path).questions] == ["2"], "the only one is meant"
+    beir(tmp_path, "qrels/test.tsv", "1\td1\t1")
+    assert [q.id for q in read_questions(tmp_path).questions] == ["1"]
+    assert [q.id for q in read_questions(tmp_path, "train").questions] == ["2"]
+    assert "no split 'dev'" in refused(tmp_path, "dev")
+
+
+@pytest.mark.parametrize(
+    ("judgement", "reason"),
+    [
+        ("1\td1", "2 columns"),
+        ("9\td1\t1", "no query '9'"),
+        ("1\td1\tgood", "'good' is no number"),
+        ("1\t\t1", "the corpus-id is empty"),
+    ],
+)
+def test_bad_judgements(tmp_path: Path, judgement: str, reason: str) -> None:
+    message = refused(beir(tmp_path, "qrels.tsv", "query-id\tcorpus-id\tscore", "1\td1\t1", judgement))
+    assert "line 3: " in message and reason in message
+
+
+def test_bad_folders(tmp_path: Path) -> None:
+    beir(tmp_path, "qrels.tsv", "query-id\tcorpus-id\tscore")
+    assert "judges none of the queries" in refused(tmp_path)
+    (tmp_path / "qrels.tsv").unlink()
+    assert "no qrels.tsv" in refused(tmp_path)
+    written(tmp_path / "queries.jsonl", {"_id": "", "text": "x"}, {"_id": "1"})
+    written(tmp_path / "qrels.tsv", "1\td1\t1")
+    assert 'line 1: the "_id" is empty; line 2: the "text" is no text' in refused(tmp_path)
+
+
+# -- any line
+
+
+@given(st.text(max_size=60) | st.binary(max_size=60).map(lambda data: data.decode(errors="surrogateescape")))
+def test_no_line_is_a_crash(line: str) -> None:
+    try:
+        json_object(line)
+    except ValueError as problem:
+        assert "JSON" in str(problem)
+
+
+@given(st.lists(st.builds(Question, st.text(max_size=5), st.text(max_size=20)), max_size=4))
+def test_the_digest_tells_sets_apart(questions: list[Question]) -> None:
+    assert set_digest(questions) == set_digest(list(questions))
+    assert set_digest([*questions, Question("new", "new")]) != set_digest(questions)
