@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test check bench bench-peers prove docs setup models clean
 
-## a sample project, built and listed
+## a sample project: built, listed, searched
 demo: models
 	@rm -rf .demo
 	@echo "\n$$ ragforge init"
@@ -19,6 +19,8 @@ demo: models
 	@$(BIN)/ragforge --workspace .demo add src/ragforge/samples --project demo
 	@echo "\n$$ ragforge ls"
 	@$(BIN)/ragforge --workspace .demo ls --project demo
+	@echo "\n$$ ragforge search \"How long can I return a chair?\" -k 3"
+	@$(BIN)/ragforge --workspace .demo search "How long can I return a chair?" --project demo -k 3
 
 ## every test that needs no outside server, after lint, types and import contracts
 test: check models

@@ -13,6 +13,8 @@ import pytest
 
 from ragforge.testing.postgres import TemporaryPostgres
 
+pytest.register_assert_rewrite("ragforge.testing.contracts")
+
 
 def _is_local(host: object) -> bool:
     if not isinstance(host, str | bytes | None):

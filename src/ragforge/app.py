@@ -8,14 +8,16 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ragforge.build import Parts, make_workspace
+from ragforge.build import Parts, indexed_terms, make_workspace, utc_now
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.cancel import Cancel
+from ragforge.domain.evaluation import Comparison, ImportReport, QuestionSet, Run, RunDetails
 from ragforge.domain.library import (
     AddReport,
     Chunk,
@@ -31,8 +33,10 @@ from ragforge.domain.library import (
     Status,
 )
 from ragforge.domain.models import ModelState, PulledModel
+from ragforge.domain.retrieval import Filters, Retrieved, Tuning
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import NotFound, UserError
+from ragforge.flows.follow import STEP, Follow
 from ragforge.flows.reconcile import Reconcile
 from ragforge.ingest.walk import key_of
 from ragforge.operate import access
@@ -41,8 +45,10 @@ from ragforge.ports import Embedder, Unit
 from ragforge.settings import Settings, load
 
 if TYPE_CHECKING:
+    from ragforge.domain.tokens import Vector
     from ragforge.flows.ingest import Ingest
     from ragforge.flows.remove import Remove
+    from ragforge.flows.search import Search
     from ragforge.flows.sync import Sync
 
 Event = TypeVar("Event")
@@ -82,6 +88,10 @@ class Ragforge:
         return cls(Parts(settings), access.owner())
 
     def close(self) -> None:
+        if "_follow" in self.__dict__:
+            self._follow.finish()
+        if "_search" in self.__dict__:
+            self._search.close()
         self._parts.close()
 
     def __enter__(self) -> Self:
@@ -115,13 +125,18 @@ class Ragforge:
         with self._parts.catalog.read() as c:
             return self._known(c, slug)
 
-    def _known(self, c: Unit, slug: str) -> Project:
+    def _project_for(self, scope: Scope, slug: str) -> Project:
+        with self._parts.catalog.read() as c:
+            return self._known(c, slug, scope)
+
+    def _known(self, c: Unit, slug: str, scope: Scope | None = None) -> Project:
+        scope = scope or self._scope
         try:
-            return c.projects.get(self._scope, slug)
+            return c.projects.get(scope, slug)
         except NotFound:
             if slug_of(slug) == slug:
                 raise
-            return c.projects.get(self._scope, slug_of(slug))
+            return c.projects.get(scope, slug_of(slug))
 
     def rename_project(self, slug: str, name: str) -> Project:
         project = self.project(slug)
@@ -137,6 +152,8 @@ class Ragforge:
         known = self.project(slug)
         with self._parts.in_flight.working(self._recover):
             removals = list(self._remove.whole_project(self._scope, known.id, known.slug))
+            self._parts.forget_indexes(known.id)
+            self._follow.tidy()
             self._reconcile.forget_state(known.slug)
         return removals
 
@@ -285,6 +302,150 @@ class Ragforge:
             )
             return c.documents.get(self._scope, known.id, names)
 
+    # -- finding
+
+    def search(
+        self,
+        question: str,
+        *,
+        project: str = "default",
+        k: int | None = None,
+        filters: Filters | None = None,
+        tuning: Tuning | None = None,
+        vector: Vector | None = None,
+        context: bool = False,
+        fresh: bool = False,
+        cancel: Cancel | None = None,
+    ) -> Retrieved:
+        """Passages for a question, best first. `vector` spares embedding it, `fresh` the cache of results."""
+        return self._ask(question, project, k, filters, tuning, cancel, vector=vector, context=context, fresh=fresh)
+
+    def explain(
+        self,
+        question: str,
+        *,
+        project: str = "default",
+        k: int | None = None,
+        filters: Filters | None = None,
+        tuning: Tuning | None = None,
+        vector: Vector | None = None,
+        cancel: Cancel | None = None,
+    ) -> Retrieved:
+        """Like `search`, with the trace of every candidate through every stage."""
+        return self._ask(question, project, k, filters, tuning, cancel, vector=vector, explain=True)
+
+    def _ask(
+        self,
+        question: str,
+        project: str,
+        k: int | None,
+        filters: Filters | None,
+        tuning: Tuning | None,
+        cancel: Cancel | None,
+        **how: Any,
+    ) -> Retrieved:
+        from ragforge.flows.search import Asked
+
+        tuning = tuning or self._parts.tuning
+        tuning = tuning if k is None else replace(tuning, k=k)
+        asked = Asked(question, tuning, self._resolved(filters or Filters(), project), **how)
+        return self._search(self._scope, project, asked, cancel or Cancel())
+
+    def tuning(self) -> Tuning:
+        """How passages are found unless a question says otherwise."""
+        return self._parts.tuning
+
+    def _resolved(self, filters: Filters, project: str) -> Filters:
+        """Files named in a filter, by id, name or path, as their ids."""
+        if not filters.documents:
+            return filters
+        return replace(filters, documents=tuple(d.id for d in self.find(filters.documents, project=project)))
+
+    def rebuilding(self, *, project: str = "default", cancel: Cancel | None = None) -> Iterator[Progress]:
+        """Build a project's indexes anew from the catalog alone; searches go on meanwhile."""
+        known = self.project(project)
+        events = self._follow.rebuild(known.id)
+        yield from self._at_work("rebuild", known.slug, {}, events, cancel or Cancel())
+
+    # -- evaluation
+
+    def importing_questions(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        project: str = "default",
+        name: str = "",
+        split: str = "",
+        corpus: str | os.PathLike[str] | None = None,
+        with_corpus: bool = True,
+        documents: str | os.PathLike[str] | None = None,
+        cancel: Cancel | None = None,
+    ) -> Iterator[FileResult | Progress | ImportReport]:
+        """Questions whose documents are known, and the documents that come with them; the report is the last event."""
+        from ragforge.flows.evaluate import ImportQuestions, ImportRequest
+
+        request = ImportRequest(
+            Path(path),
+            name,
+            split,
+            None if corpus is None else Path(corpus),
+            with_corpus,
+            None if documents is None else Path(documents),
+        )
+        questions = ImportQuestions(
+            self._parts.catalog,
+            lambda: self._ensure_project(project),
+            self.workspace,
+            lambda known, files: self.adding(files, project=known.slug, cancel=cancel),
+        )
+        yield from questions(self._scope, request)
+
+    def question_sets(self, *, project: str = "default") -> list[QuestionSet]:
+        with self._parts.catalog.read() as c:
+            return c.evaluations.question_sets(self._scope, self._known(c, project).id)
+
+    def evaluating(
+        self,
+        questions: str,
+        *,
+        project: str = "default",
+        tuning: Tuning | None = None,
+        label: str = "",
+        cancel: Cancel | None = None,
+    ) -> Iterator[Progress | Run]:
+        """Search for every question of a set and measure what is found; the stored run is the last event."""
+        from ragforge.flows.evaluate import Evaluate
+
+        known = self.project(project)
+        cancel, chosen = cancel or Cancel(), tuning or self._parts.tuning
+        if chosen.alpha is None:  # a run's record says which share was used
+            with self._parts.catalog.read() as c:
+                chosen = replace(chosen, alpha=c.passages.moment(self._scope, known.id).fusion_weight)
+
+        def search(question: str) -> Retrieved:
+            return self.search(question, project=known.slug, tuning=chosen, fresh=True, cancel=cancel)
+
+        evaluate = Evaluate(self._parts.catalog, search, utc_now)
+        settings = self._parts.ranking(known, chosen)
+        yield from evaluate(self._scope, known.id, questions, chosen.k, settings, label, cancel)
+
+    def evaluations(self, *, project: str = "default") -> list[Run]:
+        """All runs, newest first."""
+        with self._parts.catalog.read() as c:
+            return c.evaluations.runs(self._scope, self._known(c, project).id)
+
+    def evaluation(self, run: str, *, project: str = "default") -> RunDetails:
+        """A run with each of its questions, by id, the beginning of its id, its label, or `last`."""
+        from ragforge.flows.evaluate import Runs
+
+        return Runs(self._parts.catalog).details(self._scope, self.project(project).id, run)
+
+    def compare_evaluations(self, before: str, after: str, *, project: str = "default") -> Comparison:
+        """How two runs over the same questions differ, and whether it could be chance."""
+        from ragforge.flows.evaluate import Runs
+
+        return Runs(self._parts.catalog).compare(self._scope, self.project(project).id, before, after)
+
     # -- generations
 
     def reindexing(
@@ -300,7 +461,7 @@ class Ragforge:
 
         cancel = cancel or Cancel()
         known = self.project(project)
-        reindex = Reindex(self._parts.catalog, self.settings.ingest.batch_leaves)
+        reindex = Reindex(self._parts.catalog, self._follow, self.settings.ingest.batch_leaves)
         events = reindex(
             self._scope, known, strategy or known.strategy, self._parts.embedder(embedder or known.embedder), cancel
         )
@@ -315,7 +476,8 @@ class Ragforge:
         self._parts.catalog.flush()
         with in_flight.alone() as alone:
             stray = reconcile.stray(self._scope, alone=alone, repair=repair)
-        return [*reconcile.check(self._scope, project, repair=repair), stray]
+            catalog = reconcile.catalog_findings(self._scope, alone=alone, repair=repair)
+        return [*catalog, *reconcile.check(self._scope, project, repair=repair), stray]
 
     def doctor(self) -> list[Finding]:
         """What works here, what is missing and how to get it."""
@@ -379,11 +541,39 @@ class Ragforge:
     def _remove(self) -> Remove:
         from ragforge.flows.remove import Remove
 
-        return Remove(self._parts.catalog, self._parts.blobs, self.workspace, self._reconcile.write_state)
+        return Remove(
+            self._parts.catalog,
+            self._parts.blobs,
+            self.workspace,
+            self._follow.erase,
+            self._reconcile.write_state,
+        )
 
     @cached_property
     def _reconcile(self) -> Reconcile:
-        return Reconcile(self._parts.catalog, self._parts.blobs, self.workspace)
+        return Reconcile(self._parts.catalog, self._parts.blobs, self._follow, self.workspace)
+
+    @cached_property
+    def _follow(self) -> Follow:
+        parts = self._parts
+        return Follow(parts.catalog, access.owner(), parts.indexes, indexed_terms, parts.indexes_folder)
+
+    @cached_property
+    def _search(self) -> Search:
+        from ragforge.flows.search import Search
+
+        parts = self._parts
+        return Search(
+            parts.catalog,
+            access.owner(),
+            self._follow,
+            parts.indexes,
+            indexed_terms,
+            self._project_for,
+            parts.embedder_of,
+            parts.reranker,
+            self.settings.search.cached_questions,
+        )
 
     def _recover(self) -> None:
         self._reconcile.recover(self._scope)
@@ -395,7 +585,8 @@ class Ragforge:
         project = self.project(slug)
         with self._parts.in_flight.working(self._recover) as recovered:
             try:
-                yield from JobRunner(self._parts.catalog).run(self._scope, project.id, kind, payload, events, cancel)
+                running = JobRunner(self._parts.catalog).run(self._scope, project.id, kind, payload, events, cancel)
+                yield from self._followed(project.id, running)
             finally:
                 with suppress(NotFound):  # the project may have been removed meanwhile
                     with self._parts.catalog.write() as c:
@@ -404,6 +595,26 @@ class Ragforge:
                     self._reconcile.write_state(self._scope, slug)
             if recovered:
                 self._reconcile.sweep_vectors(self._scope)
+
+    def _followed(self, project: str, events: Iterator[Event]) -> Iterator[Event]:
+        """The same events; the indexes keep up with what they bring. A search does not wait for that."""
+        new, removed = 0, False
+        for event in events:
+            yield event
+            if isinstance(event, FileResult):
+                new += event.chunks
+                removed = removed or event.outcome == Outcome.REMOVED
+            if new >= STEP or (isinstance(event, Progress) and event.stage == "watching"):
+                self._keep_up(project, removed=removed)
+                new, removed = 0, False
+        with suppress(NotFound):  # the project may have been removed meanwhile
+            self._keep_up(project, removed=removed)
+
+    def _keep_up(self, project: str, *, removed: bool) -> None:
+        if removed:
+            self._follow.erase(project)
+        else:
+            self._follow.catch_up(project)
 
 
 def slug_of(name: str) -> str:

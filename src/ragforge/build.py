@@ -10,16 +10,32 @@ from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 
 from ragforge.adapters.blobs.folder import FolderBlobs
 from ragforge.adapters.locks import FileLock
 from ragforge.domain.library import Project
 from ragforge.domain.models import ModelState, PulledModel
+from ragforge.domain.retrieval import IndexedText, Moment, Tuning
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import CorruptStore, NotFound, UserError
+from ragforge.flows.follow import Indexes
 from ragforge.operate.inflight import InFlight
-from ragforge.ports import Catalog, Embedder, Parsers
+from ragforge.ports import Catalog, Embedder, KeywordIndex, Parsers, Reranker, VectorIndex
 from ragforge.settings import FILE_NAME, Settings, template
+
+if TYPE_CHECKING:
+    from ragforge.adapters.vectors.chroma_process import ChromaProcess
+
+INDEXED_TEXT = "name heading header text"
+"""What of a chunk the keyword index holds; part of its fingerprint."""
+
+
+def indexed_terms(text: IndexedText) -> tuple[str, ...]:
+    """A chunk's terms for the keyword index: its file's name and headings count like its text."""
+    from ragforge.retrieve.words import index_terms
+
+    return index_terms("\n".join((text.name, *text.path, text.header, text.text)))
 
 
 def utc_now() -> datetime:
@@ -34,6 +50,9 @@ class Parts:
         self.workspace = settings.workspace
         self._embedders: dict[str, Embedder] = dict(embedders or {})
         self._embedders_lock = Lock()
+        self._rerankers: dict[str, Reranker] = {}
+        self._indexes: dict[tuple[str, int], Indexes] = {}
+        self._indexes_lock = Lock()
         self._exits = ExitStack()
         self.notices: list[str] = []
         """What a person should know about what was done, such as an upgrade."""
@@ -109,6 +128,86 @@ class Parts:
         variable = self.settings.embed.api_key_env or f"{name.split(':')[0].upper()}_API_KEY"
         return self.settings.secrets.get(variable)
 
+    # -- indexes
+
+    def indexes(self, moment: Moment) -> Indexes:
+        """The indexes of one generation of a project, made once."""
+        key = (moment.project, moment.generation)
+        with self._indexes_lock:
+            if key not in self._indexes:
+                folder = self.indexes_folder / moment.project / str(moment.generation)
+                self._indexes[key] = Indexes(self._keywords(folder), self._vectors(folder, moment))
+            return self._indexes[key]
+
+    def forget_indexes(self, project: str, keep: int | None = None) -> None:
+        """Close what is open of a project's indexes, but for one generation's."""
+        with self._indexes_lock:
+            gone = [key for key in self._indexes if key[0] == project and key[1] != keep]
+            for key in gone:
+                indexes = self._indexes.pop(key)
+                indexes.keywords.close()
+                indexes.vectors.close()
+
+    @property
+    def indexes_folder(self) -> Path:
+        return self.workspace / "indexes"
+
+    def _keywords(self, folder: Path) -> KeywordIndex:
+        from ragforge.adapters.keywords.tantivy import TantivyIndex
+        from ragforge.retrieve.words import FINGERPRINT
+
+        return TantivyIndex(folder / "keywords", f"{FINGERPRINT} {INDEXED_TEXT}")
+
+    def _vectors(self, folder: Path, moment: Moment) -> VectorIndex:
+        index, fingerprint = self.settings.index, f"{moment.embedder} cosine"
+        if index.vectors == "snapshot":
+            from ragforge.adapters.vectors.snapshot import SnapshotIndex
+
+            return SnapshotIndex(folder / "vectors", fingerprint)
+        name, key = f"ragforge-{moment.project}-{moment.generation}", self.settings.secrets.get(index.api_key_env, "")
+        if index.vectors == "chroma":
+            from ragforge.adapters.vectors.chroma import ChromaEmbedded, ChromaServer
+
+            if index.url:
+                return ChromaServer(index.url, name, fingerprint, folder / "chroma-server", key=key)
+            return ChromaEmbedded(folder / "chroma", fingerprint, self._chroma)
+        from ragforge.adapters.vectors.qdrant import QdrantIndex
+
+        return QdrantIndex(index.url or folder / "qdrant", name, fingerprint, folder / "qdrant-lock", key=key)
+
+    @cached_property
+    def _chroma(self) -> ChromaProcess:
+        """One child process for all indexes."""
+        from ragforge.adapters.vectors.chroma_process import ChromaProcess
+
+        process = ChromaProcess()
+        self._exits.callback(process.close)
+        return process
+
+    def reranker(self, name: str) -> Reranker:
+        """The reranker called `name`, made once."""
+        with self._embedders_lock:
+            if name not in self._rerankers:
+                self._rerankers[name] = self._make_reranker(name)
+            return self._rerankers[name]
+
+    def _make_reranker(self, name: str) -> Reranker:
+        if name == "cross-encoder":
+            from ragforge.adapters.rerankers.cross_encoder import CrossEncoder
+
+            return CrossEncoder(self.settings.store.models_dir / "cross-encoder")
+        if ":" in name:
+            from ragforge.adapters.rerankers.provider import ProviderReranker
+
+            key = self.settings.secrets.get(f"{name.split(':')[0].upper()}_API_KEY")
+            reranker = ProviderReranker(name, key=key, base_url=self.settings.search.reranker_url or None)
+            self._exits.callback(reranker.close)
+            return reranker
+        raise UserError(
+            f"no reranker called {name!r}",
+            hint="use cosine, cross-encoder, or provider:model such as cohere:rerank-v3.5",
+        )
+
     def embedder_of(self, project: Project) -> Embedder:
         """A project's embedder; refused if it would now give other vectors than those stored."""
         embedder = self.embedder(project.embedder)
@@ -147,7 +246,31 @@ class Parts:
         values = asdict(self.settings.split)
         return Strategy(name=values.pop("strategy"), **values)
 
+    @cached_property
+    def tuning(self) -> Tuning:
+        """How passages are found unless a question says otherwise."""
+        values = asdict(self.settings.search)
+        for name in ("cached_questions", "reranker_url"):
+            values.pop(name)
+        alpha = values.pop("alpha")
+        return Tuning(alpha=None if alpha < 0 else alpha, **values)
+
+    def ranking(self, project: Project, tuning: Tuning) -> dict[str, object]:
+        """Everything a ranking depends on, for the record of an evaluation."""
+        from ragforge.retrieve.words import FINGERPRINT
+
+        return {
+            **asdict(tuning),
+            "vector_index": self.settings.index.vectors,
+            "embedder": project.embedder,
+            "embedder_fingerprint": project.embedder_fingerprint,
+            "chunker": project.chunker,
+            "words": f"{FINGERPRINT} {INDEXED_TEXT}",
+        }
+
     def close(self) -> None:
+        for project, _ in list(self._indexes):
+            self.forget_indexes(project)
         for part in ("parsers", "catalog"):
             if part in self.__dict__:
                 self.__dict__[part].close()
@@ -170,7 +293,7 @@ def make_workspace(folder: Path, *, create: bool) -> bool:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (folder / FILE_NAME).open("x", encoding="utf-8") as file:
             file.write(template())
-        for name in ("uploads", "projects", "inflight"):
+        for name in ("uploads", "projects", "inflight", "indexes"):
             (folder / name).mkdir(exist_ok=True)
     except FileExistsError as problem:
         if not folder.is_dir():

@@ -116,7 +116,7 @@ class CorruptStore(StoreError):
 
 
 class IndexLost(StoreError):
-    """A derived index is missing, damaged or made for something else. The catalog has all it needs to be built again."""
+    """A derived index is missing, damaged or made for something else. It is built again from the catalog."""
 
 
 def cannot_write(where: object, problem: OSError) -> StoreError:

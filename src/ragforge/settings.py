@@ -27,6 +27,7 @@ PROVIDER_KEYS = (
     "COHERE_API_KEY",
     "GEMINI_API_KEY",
     "GOOGLE_API_KEY",
+    "JINA_API_KEY",
     "MISTRAL_API_KEY",
     "OPENAI_API_KEY",
     "VOYAGE_API_KEY",
@@ -130,6 +131,35 @@ class Ingest:
 
 
 @dataclass(frozen=True, slots=True)
+class Index:
+    """Which engine holds a project's vectors; words are always in a local index."""
+
+    vectors: str = _setting(
+        "snapshot", "Vector index: files of our own, Chroma or Qdrant", choices=("snapshot", "chroma", "qdrant")
+    )
+    url: str = _setting("", "Address of a Chroma or Qdrant server; empty: embedded in the workspace", guarded=True)
+    api_key_env: str = _setting("", "Name of the variable that holds the server's key; empty: none", guarded=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """How passages are found; each can be changed per question."""
+
+    k: int = _setting(10, "Passages that are shown", minimum=1)
+    keyword_candidates: int = _setting(20, "Candidates from the keyword index", minimum=1)
+    vector_candidates: int = _setting(40, "Candidates from the vector index", minimum=1)
+    fusion: str = _setting("weighted", "Blend normalised scores, or reciprocal ranks", choices=("weighted", "rrf"))
+    alpha: float = _setting(-1.0, "Share of the vector score, 0 to 1; -1: measured for the embedder", minimum=-1)
+    reranker: str = _setting("", "cosine, cross-encoder or provider:model; empty: none")
+    reranker_url: str = _setting("", "Address of a reranking service; empty: the provider's own", guarded=True)
+    rerank_candidates: int = _setting(20, "Candidates that are reranked", minimum=1)
+    duplicates: float = _setting(0.9, "Chunks that share this part of their words are shown once", minimum=0)
+    context_chunks: int = _setting(15, "Chunks in the context, at most", minimum=1)
+    context_tokens: int = _setting(6000, "Tokens of the context, at most", minimum=1)
+    cached_questions: int = _setting(256, "Results kept for repeated questions; 0: none", minimum=0)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Every setting. `origins` tells for each key, such as `limits.file_bytes`, where its value came from."""
 
@@ -140,6 +170,8 @@ class Settings:
     split: Split = field(default_factory=Split)
     embed: Embed = field(default_factory=Embed)
     ingest: Ingest = field(default_factory=Ingest)
+    index: Index = field(default_factory=Index)
+    search: Search = field(default_factory=Search)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Provider keys that are set, by the name of their variable."""
@@ -151,7 +183,16 @@ class Settings:
 
 
 SECTIONS: Mapping[str, type] = MappingProxyType(
-    {"store": Store, "limits": Limits, "jail": Jail, "split": Split, "embed": Embed, "ingest": Ingest}
+    {
+        "store": Store,
+        "limits": Limits,
+        "jail": Jail,
+        "split": Split,
+        "embed": Embed,
+        "ingest": Ingest,
+        "index": Index,
+        "search": Search,
+    }
 )
 
 
@@ -247,7 +288,7 @@ def load(
     sections["store"].setdefault("models_dir", default_models_dir(env))
     built = {name: cls(**sections[name]) for name, cls in SECTIONS.items()}
     _check_split(built["split"], origins)
-    names = {*PROVIDER_KEYS, built["embed"].api_key_env} - {""}
+    names = {*PROVIDER_KEYS, built["embed"].api_key_env, built["index"].api_key_env} - {""}
     written = {name: value for name, (value, _) in (here | inside).items()}
     secrets = {name: value for name in sorted(names) if (value := env.get(name) or written.get(name))}
     return Settings(root, **built, origins=MappingProxyType(origins), secrets=MappingProxyType(secrets))

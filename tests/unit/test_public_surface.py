@@ -34,8 +34,10 @@ def test_the_public_names() -> None:
     methods = {name for name in vars(ragforge.Ragforge) if not name.startswith("_")}
     assert methods == {
         "add", "adding", "cancel_job", "check", "chunks", "close", "create_project", "doctor", "document", "documents",
-        "enable", "find", "jobs", "label", "models", "open", "outside", "project", "projects", "pull_model",
-        "reindexing", "remove_project", "removing", "rename_project", "syncing", "watching",
+        "compare_evaluations", "enable", "evaluating", "evaluation", "evaluations", "explain", "find",
+        "importing_questions", "jobs", "label", "models", "open", "outside", "project", "projects", "pull_model",
+        "question_sets", "rebuilding", "reindexing", "remove_project", "removing", "rename_project", "search",
+        "syncing", "tuning", "watching",
     }  # fmt: skip
     with pytest.raises(AttributeError):
         _ = ragforge.Nothing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection
+from itertools import chain
 
 _SAMPLE = 800
 
@@ -33,11 +34,13 @@ _SMALL_WORDS = {
     "fi": "ja on ei se että hän oli mutta ovat tai kun joka myös sen voi olla",
 }
 _LANGUAGES_OF = {
-    word: {code for code, words in _SMALL_WORDS.items() if word in words.split()}
+    word: tuple(code for code, words in _SMALL_WORDS.items() if word in words.split())
     for words in _SMALL_WORDS.values()
     for word in words.split()
 }
 _WORD = re.compile(r"[^\W\d_]+")
+_ASCII_WORD = re.compile("[a-z]+")
+_OTHER_SCRIPTS = re.compile("[\u0370-\ud7af]")
 
 NAMES = {
     "ja": "Japanese", "ko": "Korean", "zh": "Chinese", "ru": "Russian", "el": "Greek", "he": "Hebrew", "ar": "Arabic",
@@ -49,18 +52,17 @@ NAMES = {
 def detect(text: str) -> str | None:
     """ISO code of the text's language; None when there is too little to tell."""
     sample = text[:_SAMPLE]
-    letters = sum(map(str.isalpha, sample))
+    words = (_ASCII_WORD if sample.isascii() else _WORD).findall(sample.lower())
+    letters = len("".join(words))
     if letters < 20:
         return None
-    if not sample.isascii():
+    if not sample.isascii() and len(_OTHER_SCRIPTS.findall(sample)) > 0.1 * letters:
         for code, script in _SCRIPTS:
-            if len(script.findall(sample)) > 0.25 * letters or (
-                code == "ja" and len(script.findall(sample)) > 0.1 * letters
-            ):
+            share = len(script.findall(sample)) / letters
+            if share > 0.25 or (code == "ja" and share > 0.1):
                 return code
-    votes: Counter[str] = Counter()
-    for word in _WORD.findall(sample.lower()):
-        votes.update(_LANGUAGES_OF.get(word, ()))
+    known = filter(_LANGUAGES_OF.__contains__, words)
+    votes = Counter(chain.from_iterable(map(_LANGUAGES_OF.__getitem__, known)))
     if not votes:
         return None
     (code, count), (_, second) = (*votes.most_common(2), ("", 0))[:2]

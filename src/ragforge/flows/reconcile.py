@@ -12,18 +12,22 @@ from pathlib import Path
 from ragforge.domain.access import Scope
 from ragforge.domain.library import Finding, Project, Status
 from ragforge.errors import NotAllowed
+from ragforge.flows.follow import Follow
 from ragforge.ingest.state_file import UNFINISHED, project_state, write_if_changed
 from ragforge.ports import BlobStore, Catalog
 
 _SWEEP = 500
+VECTORS_OF_NOBODY = "vectors without a chunk"
+"""What the catalog calls them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """The catalog against stored bytes, checksums and state files."""
+    """The catalog against stored bytes, checksums, state files and indexes."""
 
     catalog: Catalog
     blobs: BlobStore
+    follow: Follow
     workspace: Path
 
     # -- state files
@@ -57,6 +61,7 @@ class Reconcile:
         self.remove_stray_blobs(scope)
         for unfinished in self.workspace.glob(f"projects/*/*{UNFINISHED}"):
             unfinished.unlink(missing_ok=True)
+        self.follow.tidy()
         with self.catalog.write() as c:
             c.jobs.reap(scope)
             projects = c.projects.all(scope)
@@ -88,25 +93,34 @@ class Reconcile:
     # -- check
 
     def check(self, scope: Scope, slug: str | None, *, repair: bool) -> Iterator[Finding]:
-        """Everything that could differ, each with what was found."""
-        yield from self._catalog_findings(scope, repair)
+        """Everything that could differ from the catalog, each with what was found."""
         with self.catalog.read() as c:
             projects = c.projects.all(scope) if slug is None else [c.projects.get(scope, slug)]
         for project in projects:
             yield self._bytes(scope, project)
             yield self._chunks(scope, project)
             yield self._state(scope, project, repair)
+            yield from self.follow.check(project.id, project.slug, repair=repair)
 
-    def _catalog_findings(self, scope: Scope, repair: bool) -> Iterator[Finding]:
-        findings = list(self.catalog.inspect())
+    def catalog_findings(self, scope: Scope, *, alone: bool, repair: bool) -> list[Finding]:
+        """What is wrong inside the catalog itself. Vectors come before their chunks: of files that are being added
+        they look like nobody's."""
+        findings = self._inspected(alone)
         if repair and not all(finding.ok for finding in findings):
             with self.catalog.read() as c:
                 projects = c.projects.all(scope)
             for project in projects:
-                sweep(self.catalog, scope, project.id)
-            after = {finding.subject: finding.ok for finding in self.catalog.inspect()}
+                sweep(self.catalog, scope, project.id, vectors=alone)
+            after = {finding.subject: finding.ok for finding in self._inspected(alone)}
             findings = [replace(f, repaired=not f.ok and after.get(f.subject, False)) for f in findings]
-        yield from findings
+        return findings
+
+    def _inspected(self, alone: bool) -> list[Finding]:
+        waits = "not looked for while files are being added"
+        return [
+            finding if alone or finding.subject != VECTORS_OF_NOBODY else Finding(finding.subject, True, waits)
+            for finding in self.catalog.inspect()
+        ]
 
     def stray(self, scope: Scope, *, alone: bool, repair: bool) -> Finding:
         """Stored bytes that no version needs. Those of a file that is being added look the same."""

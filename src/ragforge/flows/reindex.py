@@ -18,6 +18,7 @@ from ragforge.domain.library import Generation, Progress, Project, StoredText
 from ragforge.domain.strategy import Strategy
 from ragforge.domain.tokens import Passage
 from ragforge.failpoints import failpoint
+from ragforge.flows.follow import Follow
 from ragforge.flows.reconcile import sweep
 from ragforge.ingest.embed import passages
 from ragforge.ingest.split import split
@@ -31,6 +32,7 @@ class Reindex:
     """A project into a new generation."""
 
     catalog: Catalog
+    follow: Follow
     leaves: int
 
     def __call__(
@@ -44,14 +46,21 @@ class Reindex:
         with self.catalog.write() as c:
             total = len(c.documents.summaries(scope, project.id))
             target = c.projects.begin(scope, project.id, strategy, chunker, embedder.card)
+            before = c.passages.moment(scope, project.id)
         done = embedded = 0
-        while not self._swap(scope, project, target):  # again for what was added meanwhile
+        while True:  # again for what was added meanwhile
             for count in self._split_all(scope, project, target, embedder, cancel):
                 done += count
                 yield Progress("splitting", done, total, 0, embedded, time.monotonic() - began)
             for count in self._embed_all(scope, project, target, embedder, cancel):
                 embedded += count
                 yield Progress("embedding", total, total, 0, embedded, time.monotonic() - began)
+            yield Progress("indexing", total, total, 0, embedded, time.monotonic() - began)
+            self.follow.catch_up(project.id, target.number)
+            if self._swap(scope, project, target):
+                break
+        self.follow.forget(before)
+        self.follow.tidy()
         sweep(self.catalog, scope, project.id)
         yield Progress("done", total, total, 0, embedded, time.monotonic() - began)
 

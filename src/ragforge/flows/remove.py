@@ -1,6 +1,6 @@
 """A document leaves everything, with proof.
 
-take traces -> one transaction (unsearchable) -> stored bytes -> state file -> write-ahead log -> scan every byte
+take traces -> one transaction (unsearchable) -> stored bytes, indexes, state file, write-ahead log -> scan every byte
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ class Remove:
     catalog: Catalog
     blobs: BlobStore
     workspace: Path
+    erase: Callable[[str], list[str]]
+    """Clears a project's indexes of what was removed; names those that another process still reads."""
     write_state: Callable[[Scope, str], object]
 
     def __call__(self, scope: Scope, project: str, slug: str, documents: Sequence[str]) -> Iterator[Removal]:
@@ -65,6 +67,7 @@ class Remove:
         for gone in removed:
             for blob in gone.blobs:
                 self.blobs.remove(blob)
+        held = tuple(f"{engine} index" for engine in self.erase(project))
         self.write_state(scope, slug)
         flushed = self.catalog.flush()
         proof = scan(self.workspace, {item.document.id: item.traces for item in leaving})
@@ -80,7 +83,7 @@ class Remove:
                 bytes_scanned=proof.bytes,
                 searched=place < _TRACES,
                 remains=tuple(file for file in files if file not in pending),
-                pending=pending,
+                pending=pending + held,
             )
 
     def _leaving(self, c: Unit, scope: Scope, document: Document, traces: int) -> _Leaving:

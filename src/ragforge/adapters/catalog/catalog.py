@@ -13,6 +13,7 @@ from ragforge.adapters.catalog.changes import SqlChanges
 from ragforge.adapters.catalog.database import SAFE_SQLITE, Database
 from ragforge.adapters.catalog.documents import SqlDocuments
 from ragforge.adapters.catalog.embeddings import SqlEmbeddings, section_of_chunk
+from ragforge.adapters.catalog.evaluations import SqlEvaluations
 from ragforge.adapters.catalog.jobs import SqlJobs
 from ragforge.adapters.catalog.passages import SqlPassages
 from ragforge.adapters.catalog.projects import SqlProjects
@@ -32,6 +33,7 @@ class SqlUnit:
         self.changes = SqlChanges(session)
         self.passages = SqlPassages(session)
         self.jobs = SqlJobs(session)
+        self.evaluations = SqlEvaluations(session)
 
 
 class SqlCatalog:

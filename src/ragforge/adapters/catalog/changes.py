@@ -29,10 +29,6 @@ class SqlChanges:
         statement = sa.select(sa.func.max(t.changes.c.seq)).where(t.changes.c.project == row.ord)
         return int(self._session.execute(statement).scalar() or 0)
 
-    def forgotten(self, scope: Scope, project: str) -> int:
-        """The last change that was pruned: who is behind it cannot follow."""
-        return int(self._session.project(scope, project).forgotten)
-
     def prune(self, scope: Scope, project: str) -> int:
         """Forget what every follower has applied. The newest line stays: it tells how far the log has come."""
         row = self._session.project(scope, project)

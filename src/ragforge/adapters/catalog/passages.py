@@ -11,8 +11,10 @@ from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.embeddings import section_of_chunk, text_of_chunk
-from ragforge.adapters.catalog.unit import Session, batches, cleared, locator, milliseconds
+from ragforge.adapters.catalog.unit import Session, batches, cleared, milliseconds
 from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.documents import Locator
+from ragforge.domain.library import Change, Op
 from ragforge.domain.retrieval import AGENT_TAG, Filters, IndexedText, Moment, StoredPassage
 from ragforge.errors import NotAllowed, NotFound
 
@@ -26,10 +28,15 @@ class SqlPassages:
 
         The live generation unless another is named.
         """
-        row = self._session.execute(_MOMENT, {"project": project, "generation": generation}).one_or_none()
-        if row is None or not scope.reaches(project):
+        rows = self._session.quick(_MOMENT, (generation, project))
+        if not rows or not scope.reaches(project):
             raise NotFound(f"no project {project!r}", hint="ragforge project ls shows what there is")
-        return Moment(project, row.ord, row.number, row.chunks, row.fingerprint, row.dimension, int(row.seq or 0))
+        return Moment(project, *rows[0])
+
+    def changes(self, scope: Scope, now: Moment, seq: int, limit: int) -> list[Change]:
+        """What happened after `seq`, oldest first."""
+        _require(scope, now)
+        return [Change(seq, Op(op), *rest) for seq, op, *rest in self._session.quick(_CHANGES, (now.key, seq, limit))]
 
     # -- for the indexes
 
@@ -128,11 +135,9 @@ class SqlPassages:
         _require(scope, now)
         found: list[StoredPassage] = []
         for batch in batches(keys):
-            rows = self._session.execute(
-                _STORED,
-                {"keys": batch, "generation": now.chunks, "project": now.key, "clearance": int(scope.clearance)},
-            )
-            found += [_stored(row) for row in rows]
+            marks = ", ".join("?" * len(batch))
+            given = (*batch, now.chunks, now.key, int(scope.clearance))
+            found += [_stored(row) for row in self._session.quick(_STORED.format(marks), given)]
         return found
 
     def parents(self, scope: Scope, now: Moment, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
@@ -151,53 +156,29 @@ class SqlPassages:
         return texts
 
 
-_MOMENT = (
-    sa.select(
-        t.projects.c.ord,
-        t.generations.c.number,
-        t.generations.c.chunks,
-        t.embedders.c.fingerprint,
-        t.embedders.c.dimension,
-        sa.select(sa.func.max(t.changes.c.seq))
-        .where(t.changes.c.project == t.projects.c.ord)
-        .scalar_subquery()
-        .label("seq"),
-    )
-    .join(
-        t.generations,
-        sa.and_(
-            t.generations.c.project == t.projects.c.ord,
-            t.generations.c.number
-            == sa.func.coalesce(sa.bindparam("generation", type_=sa.Integer), t.projects.c.generation),
-        ),
-    )
-    .join(t.embedders, t.embedders.c.ord == t.generations.c.embedder)
-    .where(t.projects.c.id == sa.bindparam("project"))
-)
+# Every question asks these: they are written out, for building and compiling them would take as long as running them.
 
-_STORED = (
-    sa.select(
-        t.chunks,
-        t.documents.c.id.label("document"),
-        t.documents.c.ord.label("document_key"),
-        t.documents.c.name,
-        t.versions.c.id.label("version_id"),
-        text_of_chunk().label("text"),
-        t.sections.c.tokens.label("section_tokens"),
-        t.sections.c.start.label("section_start"),
-        sa.func.length(t.sections.c.text).label("section_length"),
-    )
-    .join(t.versions, t.versions.c.ord == t.chunks.c.version)
-    .join(t.documents, t.documents.c.live == t.versions.c.ord)
-    .join(t.sections, section_of_chunk())
-    .where(
-        t.chunks.c.ord.in_(sa.bindparam("keys", expanding=True)),
-        t.chunks.c.generation == sa.bindparam("generation"),
-        t.documents.c.project == sa.bindparam("project"),
-        t.documents.c.enabled,
-        t.documents.c.confidentiality <= sa.bindparam("clearance"),
-    )
-)
+_MOMENT = """
+SELECT p.slug, p.ord, g.number, g.chunks, e.fingerprint, e.dimension, e.fusion_weight,
+       COALESCE((SELECT MAX(c.seq) FROM changes c WHERE c.project = p.ord), 0), p.forgotten
+FROM projects p
+JOIN generations g ON g.project = p.ord AND g.number = COALESCE(CAST(? AS INTEGER), p.generation)
+JOIN embedders e ON e.ord = g.embedder
+WHERE p.id = ?
+"""
+
+_CHANGES = "SELECT seq, op, document, chunk FROM changes WHERE project = ? AND seq > ? ORDER BY seq LIMIT ?"
+
+_STORED = """
+SELECT c.ord, c.id, d.id, d.ord, d.name, v.id, c.position, c.section, c.start, c."end", c.header,
+       c.path, c.page, c.page_end, c.time_start, c.time_end, c.speaker, c.tokens, c.checksum,
+       substr(s.text, c.start - s.start + 1, c."end" - c.start), s.tokens, s.start, s.start + length(s.text)
+FROM chunks c
+JOIN versions v ON v.ord = c.version
+JOIN documents d ON d.live = v.ord AND d.ord = v.document
+JOIN sections s ON s.version = c.version AND s.generation = c.generation AND s.position = c.section
+WHERE c.ord IN ({}) AND c.generation = ? AND d.project = ? AND d.enabled AND d.confidentiality <= ?
+"""
 
 
 def _require(scope: Scope, now: Moment) -> None:
@@ -243,24 +224,6 @@ def _indexed_text(row: Row[Any]) -> IndexedText:
     return IndexedText(row.ord, row.document, row.name, tuple(json.loads(row.path)), row.header, row.text)
 
 
-def _stored(row: Row[Any]) -> StoredPassage:
-    return StoredPassage(
-        key=row.ord,
-        chunk=row.id,
-        document=row.document,
-        document_key=row.document_key,
-        name=row.name,
-        version=row.version_id,
-        position=row.position,
-        section=row.section,
-        start=row.start,
-        end=row.end,
-        header=row.header,
-        locator=locator(row),
-        tokens=row.tokens,
-        checksum=row.checksum,
-        text=row.text,
-        section_tokens=row.section_tokens,
-        section_start=row.section_start,
-        section_end=row.section_start + row.section_length,
-    )
+def _stored(row: Sequence[Any]) -> StoredPassage:
+    path = tuple(json.loads(row[11])) if row[11] != "[]" else ()
+    return StoredPassage._make((*row[:11], Locator(path, *row[12:17]), *row[17:]))

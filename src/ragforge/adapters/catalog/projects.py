@@ -263,7 +263,13 @@ def embedder_key(session: Session, card: EmbedderCard) -> int:
     key = session.execute(known).scalar()
     if key is None:
         (new,) = session.keys(t.embedders, 1)
-        row = {"ord": new, "fingerprint": card.fingerprint, "name": card.name, "dimension": card.dimension}
+        row = {
+            "ord": new,
+            "fingerprint": card.fingerprint,
+            "name": card.name,
+            "dimension": card.dimension,
+            "fusion_weight": card.fusion_weight,
+        }
         session.insert_new(t.embedders, [row])  # another may have been quicker
         key = session.execute(known).scalar_one()
     return int(key)

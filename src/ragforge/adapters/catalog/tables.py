@@ -4,6 +4,7 @@ projects ─ generations (splitter and model; one is live, one may be building)
     └─ documents ─ sources (paths)
            └─ versions (bytes, how they were parsed, or why not) ─ sections (parents) ─ chunks (leaves)
 embeddings (by project, model and text hash)     changes (what the indexes follow)     jobs
+question_sets ─ questions (with the documents they want)     evaluation_runs ─ evaluation_results (one per question)
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ embedders = Table(
     Column("fingerprint", Text, nullable=False, unique=True),
     Column("name", Text, nullable=False),
     Column("dimension", Integer),
+    Column("fusion_weight", Float, nullable=False, server_default="0.7"),
 )
 
 generations = Table(
@@ -243,4 +245,66 @@ jobs = Table(
     Column("cancel_requested", Boolean, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+)
+
+question_sets = Table(
+    "question_sets",
+    metadata,
+    _key(),
+    _belongs_to("projects", "project"),
+    Column("name", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("folder", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    UniqueConstraint("project", "name"),
+)
+
+questions = Table(
+    "questions",
+    metadata,
+    Column("question_set", Key, ForeignKey("question_sets.ord", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("id", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("documents", Text, nullable=False),
+    Column("chunks", Text, nullable=False),
+    Column("answers", Text, nullable=False),
+    Column("answerable", Boolean, nullable=False),
+    Column("judged", Boolean, nullable=False),
+)
+
+evaluation_runs = Table(
+    "evaluation_runs",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False, unique=True),
+    _belongs_to("projects", "project", index=True),
+    Column("questions", Text, nullable=False),  # the set's name; a run outlives a set that is imported anew
+    Column("digest", Text, nullable=False),
+    Column("label", Text, nullable=False),
+    Column("settings", Text, nullable=False),
+    Column("settings_hash", Text, nullable=False),
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, nullable=False),
+    Column("asked", Integer, nullable=False),
+    Column("scored", Integer, nullable=False),
+    Column("missing", Integer, nullable=False),
+    Column("degraded", Integer, nullable=False),
+    Column("milliseconds", Float, nullable=False),
+    Column("metrics", Text, nullable=False),
+)
+
+evaluation_results = Table(
+    "evaluation_results",
+    metadata,
+    Column("run", Key, ForeignKey("evaluation_runs.ord", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("question", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("wanted", Text, nullable=False),
+    Column("found", Text, nullable=False),
+    Column("metrics", Text, nullable=False),
+    Column("milliseconds", Float, nullable=False),
+    Column("degraded", Text, nullable=False),
 )

@@ -99,6 +99,12 @@ class Session:
         if self.connection.dialect.name == "postgresql":
             self.execute(sa.select(sa.func.pg_advisory_xact_lock(project)))
 
+    def quick(self, statement: str, values: tuple[Any, ...]) -> Sequence[Sequence[Any]]:
+        """Rows of a statement as it is written, with `?` for its values."""
+        if self.connection.dialect.paramstyle != "qmark":
+            statement = statement.replace("?", "%s")
+        return self.connection.exec_driver_sql(statement, values).fetchall()
+
     def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert the rows whose key is not there yet."""
         self.insert(table, rows, " ON CONFLICT DO NOTHING")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ragforge.settings import Settings
 
 DEFAULT_PROJECT = "default"
-_OF_PROJECT = "add|sync|watch|ls|show|rm|on|off|label|reindex|check"
+_OF_PROJECT = "add|sync|watch|ls|show|rm|on|off|label|search|explain|eval [a-z]+|rebuild|reindex|check"
 _STEP = re.compile(
     rf"\bragforge (?:(?P<project>{_OF_PROJECT})|project [a-z]+|init|doctor|config show)\b(?! -p| --project)"
 )

@@ -15,7 +15,7 @@ import typer
 from ragforge import __version__
 from ragforge.domain.cancel import Cancelled
 from ragforge.errors import RagforgeError
-from ragforge.interfaces.cli import documents, files, projects, workspace
+from ragforge.interfaces.cli import documents, evaluation, explain, files, projects, search, workspace
 from ragforge.interfaces.cli.common import root
 from ragforge.interfaces.cli.output import json_text, one_line, paint, plain, say
 from ragforge.interfaces.cli.stop import STOPPED
@@ -24,7 +24,7 @@ UNEXPECTED = 1
 UNHEARD = 141
 EXIT_CODES = {
     0: "done",
-    1: "a fault of ragforge",
+    1: "a fault of ragforge, or an evaluation under its `--fail-under`",
     2: "wrong use: a command line, a setting or a value",
     3: "done, but some files failed",
     4: "no answer: the documents do not hold it",
@@ -47,8 +47,8 @@ def build() -> typer.Typer:
     """The whole tree of commands."""
     app = typer.Typer(
         name="ragforge",
-        help="Take documents in: read, split and embed them, keep them in projects, remove them with proof. "
-        "Searching and asking are not part of this version.",
+        help="Take documents in, find passages in them by words and meaning, and see why each was found. "
+        "Answering questions is not part of this version.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -63,7 +63,7 @@ def build() -> typer.Typer:
             )
         ],
     )
-    for group in (files, documents, projects, workspace):
+    for group in (files, documents, search, explain, evaluation, projects, workspace):
         group.register(app)
     return app
 

@@ -1,4 +1,4 @@
-"""The change log names chunks by their keys, and each project tells how far its log was pruned."""
+"""The change log names chunks by their keys, projects tell how far it was pruned, models how much they weigh."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -14,6 +14,8 @@ def upgrade() -> None:
     op.drop_column("changes", "chunk")
     op.add_column("changes", sa.Column("chunk", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True))
     op.add_column("projects", sa.Column("forgotten", sa.BigInteger(), server_default="0", nullable=False))
+    op.add_column("embedders", sa.Column("fusion_weight", sa.Float(), server_default="0.7", nullable=False))
+    op.execute("UPDATE embedders SET fusion_weight = 0.5 WHERE name = 'minilm'")
     op.execute(
         "UPDATE projects SET forgotten = "
         "COALESCE((SELECT MAX(seq) FROM changes WHERE changes.project = projects.ord), 0)"

@@ -1,0 +1,230 @@
+"""Question sets and the runs over them. A run keeps ids of documents and chunks, and nothing of their text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Row
+
+from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.unit import Session, batches, cleared, milliseconds, moment
+from ragforge.domain.access import Scope
+from ragforge.domain.evaluation import FoundPassage, Question, QuestionResult, QuestionSet, Run, Wanted, set_digest
+from ragforge.errors import NotFound
+
+
+class SqlEvaluations:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    # -- questions
+
+    def put_questions(self, scope: Scope, project: str, name: str, folder: str, questions: Sequence[Question]) -> bool:
+        """Store a set in place of the one of that name. False if it was the same."""
+        session, row = self._session, self._session.project(scope, project)
+        session.lock(row.ord)
+        digest, now = set_digest(questions), session.now()
+        known = session.execute(_named(row.ord, name)).one_or_none()
+        if known is not None:  # imported without its documents, it keeps the ones it has
+            folder = folder or known.folder
+        facts = {"digest": digest, "folder": folder, "updated_at": now}
+        if known is None:
+            (key,) = session.keys(t.question_sets, 1)
+            session.insert(
+                t.question_sets, [{"ord": key, "project": row.ord, "name": name, "created_at": now, **facts}]
+            )
+        elif (known.digest, known.folder) == (digest, folder):
+            return False
+        else:
+            key = known.ord
+            session.execute(sa.update(t.question_sets).where(t.question_sets.c.ord == key).values(facts))
+            session.execute(sa.delete(t.questions).where(t.questions.c.question_set == key))
+        session.insert(t.questions, [_question_row(key, place, q) for place, q in enumerate(questions)])
+        return True
+
+    def question_sets(self, scope: Scope, project: str) -> list[QuestionSet]:
+        row = self._session.project(scope, project)
+        statement = self._sets(row.ord).order_by(t.question_sets.c.name)
+        return [_question_set(found, project) for found in self._session.execute(statement)]
+
+    def question_set(self, scope: Scope, project: str, name: str) -> QuestionSet:
+        row = self._session.project(scope, project)
+        found = self._session.execute(self._sets(row.ord).where(t.question_sets.c.name == name)).one_or_none()
+        if found is None:
+            raise NotFound(f"no set of questions {name!r}", hint="ragforge eval ls shows the sets and their runs")
+        return _question_set(found, project)
+
+    def questions(self, scope: Scope, project: str, name: str) -> list[Question]:
+        """The questions of a set, in the order of their file."""
+        self.question_set(scope, project, name)
+        row = self._session.project(scope, project)
+        statement = (
+            sa.select(t.questions)
+            .join(t.question_sets, t.question_sets.c.ord == t.questions.c.question_set)
+            .where(t.question_sets.c.project == row.ord, t.question_sets.c.name == name)
+            .order_by(t.questions.c.position)
+        )
+        return [_question(found) for found in self._session.execute(statement)]
+
+    def _sets(self, project: int) -> sa.Select[Any]:
+        return (
+            sa.select(
+                t.question_sets,
+                sa.func.count(t.questions.c.position).label("questions"),
+                sa.func.sum(sa.case((t.questions.c.judged, 1), else_=0)).label("judged"),
+            )
+            .outerjoin(t.questions, t.questions.c.question_set == t.question_sets.c.ord)
+            .where(t.question_sets.c.project == project)
+            .group_by(t.question_sets.c.ord)
+        )
+
+    # -- runs
+
+    def add_run(self, scope: Scope, project: str, run: Run, results: Sequence[QuestionResult]) -> None:
+        session, row = self._session, self._session.project(scope, project)
+        (key,) = session.keys(t.evaluation_runs, 1)
+        session.insert(t.evaluation_runs, [_run_row(key, row.ord, run)])
+        session.insert(t.evaluation_results, [_result_row(key, place, r) for place, r in enumerate(results)])
+
+    def runs(self, scope: Scope, project: str) -> list[Run]:
+        """All runs, newest first."""
+        row = self._session.project(scope, project)
+        statement = sa.select(t.evaluation_runs).where(t.evaluation_runs.c.project == row.ord)
+        found = self._session.execute(statement.order_by(t.evaluation_runs.c.ord.desc()))
+        return [_run(each, project) for each in found]
+
+    def results(self, scope: Scope, project: str, run: str) -> list[QuestionResult]:
+        """What became of each question, in the set's order, with the names the documents have now."""
+        row = self._session.project(scope, project)
+        statement = (
+            sa.select(t.evaluation_results)
+            .join(t.evaluation_runs, t.evaluation_runs.c.ord == t.evaluation_results.c.run)
+            .where(t.evaluation_runs.c.project == row.ord, t.evaluation_runs.c.id == run)
+            .order_by(t.evaluation_results.c.position)
+        )
+        rows = self._session.execute(statement).all()
+        found = [[FoundPassage(*passage) for passage in json.loads(r.found)] for r in rows]
+        names = self._names(scope, row.ord, {passage.document for passages in found for passage in passages})
+        return [_result(r, passages, names) for r, passages in zip(rows, found, strict=True)]
+
+    def _names(self, scope: Scope, project: int, documents: set[str]) -> dict[str, str]:
+        """Names of those that are still there and that the scope may know of."""
+        names: dict[str, str] = {}
+        for batch in batches(sorted(documents)):
+            statement = sa.select(t.documents.c.id, t.documents.c.name).where(
+                t.documents.c.project == project, t.documents.c.id.in_(batch), cleared(scope)
+            )
+            names |= {row.id: row.name for row in self._session.execute(statement)}
+        return names
+
+
+def _named(project: int, name: str) -> sa.Select[Any]:
+    return sa.select(t.question_sets).where(t.question_sets.c.project == project, t.question_sets.c.name == name)
+
+
+def _question_row(key: int, position: int, question: Question) -> dict[str, Any]:
+    return {
+        "question_set": key,
+        "position": position,
+        "id": question.id,
+        "text": question.text,
+        "documents": json.dumps(dict(question.documents), ensure_ascii=False),
+        "chunks": json.dumps(question.chunks),
+        "answers": json.dumps(question.answers, ensure_ascii=False),
+        "answerable": question.answerable,
+        "judged": bool(question.wanted),
+    }
+
+
+def _question(row: Row[Any]) -> Question:
+    return Question(
+        id=row.id,
+        text=row.text,
+        documents=json.loads(row.documents),
+        chunks=tuple(json.loads(row.chunks)),
+        answers=tuple(json.loads(row.answers)),
+        answerable=row.answerable,
+    )
+
+
+def _question_set(row: Row[Any], project: str) -> QuestionSet:
+    return QuestionSet(
+        name=row.name,
+        project=project,
+        digest=row.digest,
+        questions=row.questions,
+        judged=int(row.judged or 0),
+        folder=row.folder,
+        created_at=moment(row.created_at),
+        updated_at=moment(row.updated_at),
+    )
+
+
+def _run_row(key: int, project: int, run: Run) -> dict[str, Any]:
+    return {
+        "ord": key,
+        "id": run.id,
+        "project": project,
+        "questions": run.questions,
+        "digest": run.digest,
+        "label": run.label,
+        "settings": json.dumps(dict(run.settings), ensure_ascii=False),
+        "settings_hash": run.settings_hash,
+        "started_at": milliseconds(run.started_at),
+        "ended_at": milliseconds(run.ended_at),
+        "asked": run.asked,
+        "scored": run.scored,
+        "missing": run.missing,
+        "degraded": run.degraded,
+        "milliseconds": run.milliseconds,
+        "metrics": json.dumps(dict(run.metrics)),
+    }
+
+
+def _run(row: Row[Any], project: str) -> Run:
+    return Run(
+        id=row.id,
+        project=project,
+        questions=row.questions,
+        digest=row.digest,
+        label=row.label,
+        settings=json.loads(row.settings),
+        settings_hash=row.settings_hash,
+        started_at=moment(row.started_at),
+        ended_at=moment(row.ended_at),
+        asked=row.asked,
+        scored=row.scored,
+        missing=row.missing,
+        degraded=row.degraded,
+        milliseconds=row.milliseconds,
+        metrics=json.loads(row.metrics),
+    )
+
+
+def _result_row(key: int, position: int, result: QuestionResult) -> dict[str, Any]:
+    return {
+        "run": key,
+        "position": position,
+        "question": result.question,
+        "text": result.text,
+        "wanted": json.dumps([[w.name, w.grade, w.found_as] for w in result.wanted], ensure_ascii=False),
+        "found": json.dumps([[p.chunk, p.document, p.score] for p in result.found]),
+        "metrics": json.dumps(dict(result.metrics)),
+        "milliseconds": result.milliseconds,
+        "degraded": json.dumps(result.degraded),
+    }
+
+
+def _result(row: Row[Any], found: Sequence[FoundPassage], names: dict[str, str]) -> QuestionResult:
+    return QuestionResult(
+        question=row.question,
+        text=row.text,
+        wanted=tuple(Wanted(*wanted) for wanted in json.loads(row.wanted)),
+        found=tuple(FoundPassage(p.chunk, p.document, p.score, names.get(p.document, "")) for p in found),
+        metrics=json.loads(row.metrics),
+        milliseconds=row.milliseconds,
+        degraded=tuple(json.loads(row.degraded)),
+    )

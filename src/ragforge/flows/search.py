@@ -1,0 +1,607 @@
+"""A question finds its passages: the whole path, top to bottom.
+
+pin the indexes -> one transaction of the catalog -> who may be found -> words ∥ meaning -> fuse -> rerank -> dedupe
+-> cut to k -> window
+
+What the indexes have not applied yet is searched beside them, and what was removed since is hidden inside them: so a
+committed file is found at once, and a replaced one is never seen as both or neither.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ragforge.domain.access import Scope
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.library import Project
+from ragforge.domain.retrieval import (
+    Allowed,
+    Candidate,
+    ContextBlock,
+    Decision,
+    Degraded,
+    Filters,
+    Moment,
+    Passage,
+    QueryWords,
+    Ranked,
+    Retrieved,
+    StoredPassage,
+    Trace,
+    Tuning,
+    Verdict,
+)
+from ragforge.errors import IndexLost, NotFound, RagforgeError, StoreError, UserError
+from ragforge.flows.follow import Follow, Indexes, keyword_rows, net, vector_rows
+from ragforge.ports import Catalog, Embedder, KeywordReader, Reranker, Unit, VectorReader
+from ragforge.retrieve import fuse
+from ragforge.retrieve.cache import Recent
+from ragforge.retrieve.dedupe import dedupe
+from ragforge.retrieve.rerank import by_cosine, rerank
+from ragforge.retrieve.search import (
+    Newcomers,
+    keyword_candidates,
+    keyword_scores,
+    vector_candidates,
+    vector_scores,
+)
+from ragforge.retrieve.window import blocks, plan
+from ragforge.retrieve.words import LANGUAGE_MARKS, languages_in, query_words
+
+if TYPE_CHECKING:
+    from ragforge.domain.tokens import Vector
+    from ragforge.flows.follow import Terms
+
+EAGER = 512
+"""So many changes behind, and a search lets the indexes catch up first if nobody else is at it."""
+PATIENT = 2_000
+"""So many, and it waits for them."""
+SIDE_BY_SIDE = 50_000
+"""From so many rows on, both engines are asked at once; below, handing over costs more than it saves."""
+MOST = 1_000
+"""Passages one question can bring."""
+SPARE = 5
+"""Candidates read beyond k at first, in case some repeat others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question and how it is to be answered."""
+
+    question: str
+    tuning: Tuning
+    filters: Filters = Filters()
+    vector: Vector | None = None
+    """The question's vector, where the caller has it already."""
+    explain: bool = False
+    context: bool = False
+    """Whether a context within the token budget is wanted, too."""
+    fresh: bool = False
+    """Not from the cache."""
+
+
+@dataclass(slots=True)
+class _Pins:
+    """Both indexes as they are now. One that is not there says why in `degraded`."""
+
+    moment: Moment
+    keywords: KeywordReader | None = None
+    vectors: VectorReader | None = None
+    degraded: list[Degraded] = field(default_factory=list)
+    lost: bool = False
+    """Whether one must be built anew."""
+
+    @property
+    def readers(self) -> list[KeywordReader | VectorReader]:
+        return [reader for reader in (self.keywords, self.vectors) if reader is not None]
+
+    @property
+    def whole(self) -> bool:
+        return len(self.readers) == 2
+
+    @property
+    def watermark(self) -> int:
+        return min(reader.watermark for reader in self.readers)
+
+    @property
+    def rows(self) -> int:
+        return max(reader.rows for reader in self.readers)
+
+    def release(self) -> None:
+        for reader in self.readers:
+            reader.release()
+
+
+class _Behind(Exception):
+    """The indexes must catch up before this search."""
+
+    def __init__(self, changes: int) -> None:
+        self.changes = changes
+
+
+class Search:
+    """Passages of a project for a question."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        system: Scope,
+        follow: Follow,
+        indexes: Callable[[Moment], Indexes],
+        terms: Terms,
+        project: Callable[[Scope, str], Project],
+        embedder_of: Callable[[Project], Embedder],
+        reranker: Callable[[str], Reranker],
+        cached_questions: int,
+    ) -> None:
+        self._catalog = catalog
+        self._system = system
+        """Indexes hold all documents; what the asker may see is decided by the asker's own scope."""
+        self._follow = follow
+        self._indexes = indexes
+        self._terms = terms
+        self._project = project
+        self._embedder_of = embedder_of
+        self._reranker = reranker
+        self._results: Recent[Retrieved] = Recent(cached_questions)
+        self._vectors: Recent[Vector] = Recent(256)
+        self._eligible: Recent[Allowed] = Recent(64)
+        self._newcomers: Recent[Newcomers] = Recent(8)
+        self._languages: Recent[tuple[str, ...]] = Recent(64)
+        self._moments: dict[str, Moment] = {}
+        self._projects: dict[str, Project] = {}
+        self._pool = ThreadPoolExecutor(8, "ragforge-search")
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def __call__(self, scope: Scope, name: str, asked: Asked, cancel: Cancel) -> Retrieved:
+        """Passages of the project with this name for the question."""
+        began = time.perf_counter()
+        _require_sense(asked)
+        project = self._projects.get(name)
+        if project is None or not scope.reaches(project.id):
+            project = self._projects[name] = self._project(scope, name)
+        patience = EAGER
+        while True:
+            cancel.check()
+            try:
+                with self._pinned(project.id) as pins, self._catalog.read() as c:
+                    now = c.passages.moment(scope, project.id)
+                    if now.generation != pins.moment.generation:  # a reindex swapped just now
+                        self._moments[project.id] = now
+                        continue
+                    if (now.slug, now.embedder) != (project.slug, project.embedder_fingerprint):
+                        raise NotFound("the project is not what it was")
+                    return _Run(self, c, scope, project, asked, pins, now, cancel, began).answer(patience)
+            except NotFound:  # renamed, removed or with another model, unless it never was
+                self._moments.pop(project.id, None)
+                project = self._projects[name] = self._project(scope, name)
+            except _Behind as behind:
+                caught_up = self._follow.catch_up(project.id, wait=behind.changes > PATIENT)
+                patience = PATIENT if not caught_up else 1 << 60
+
+    # -- the indexes
+
+    @contextmanager
+    def _pinned(self, project: str) -> Iterator[_Pins]:
+        pins = self._pin(project)
+        try:
+            yield pins
+        finally:
+            pins.release()
+
+    def _pin(self, project: str) -> _Pins:
+        """Both indexes, or the one that works. With none, they are built before the question is answered."""
+        pins = self._try_to_pin(self._moments.get(project) or self._moment(project))
+        if pins.whole:
+            return pins
+        before, now = pins.moment, self._moment(project)
+        if now.generation != before.generation:  # a reindex swapped, and the old indexes are gone
+            pins.release()
+            pins = self._try_to_pin(now)
+        if not pins.readers:
+            self._follow.catch_up(project)
+            pins = self._try_to_pin(now)
+        if not pins.readers:
+            raise StoreError(pins.degraded[0].message, hint="ragforge rebuild builds the indexes anew")
+        if pins.lost:
+            self._follow.heal_later(project)
+        return pins
+
+    def _moment(self, project: str) -> Moment:
+        with self._catalog.read() as c:
+            now = self._moments[project] = c.passages.moment(self._system, project)
+        return now
+
+    def _try_to_pin(self, moment: Moment) -> _Pins:
+        indexes = self._indexes(moment)
+        pins = _Pins(moment)
+        try:
+            pins.keywords = indexes.keywords.pin()
+        except StoreError as problem:
+            pins.lost |= isinstance(problem, IndexLost)
+            pins.degraded.append(_missing("keywords", "meaning", problem))
+        try:
+            pins.vectors = indexes.vectors.pin()
+        except StoreError as problem:
+            pins.lost |= isinstance(problem, IndexLost)
+            pins.degraded.append(_missing("vectors", "words", problem))
+        return pins
+
+
+class _Run:
+    """One search, inside one transaction."""
+
+    def __init__(
+        self,
+        search: Search,
+        c: Unit,
+        scope: Scope,
+        project: Project,
+        asked: Asked,
+        pins: _Pins,
+        now: Moment,
+        cancel: Cancel,
+        began: float,
+    ) -> None:
+        self._search = search
+        self._c = c
+        self._scope = scope
+        self._project = project
+        self._asked = asked
+        self._pins = pins
+        self._now = now
+        self._cancel = cancel
+        self._began = began
+        self._lap = time.perf_counter()
+        self._timings: dict[str, float] = {"pin": (self._lap - began) * 1000}
+        self._degraded = list(pins.degraded)
+        self._stored: dict[int, StoredPassage] = {}
+        self._behind = 0
+
+    def answer(self, patience: int) -> Retrieved:
+        """The result, from the cache if nothing changed since the same question."""
+        asked, now = self._asked, self._now
+        key = None
+        if asked.vector is None and not asked.explain and not asked.fresh:
+            key = (now.project, now.generation, now.seq, self._scope.clearance, asked)
+            if (known := self._search._results.get(key)) is not None:
+                return replace(known, cached=True, timings={"total": _milliseconds(self._began)})
+        retrieved = self._retrieve(patience)
+        if key is not None and not retrieved.degraded:
+            self._search._results.put(key, retrieved)
+        return retrieved
+
+    def _retrieve(self, patience: int) -> Retrieved:
+        asked, tuning = self._asked, self._asked.tuning
+        new, hidden = self._since_the_indexes(patience)
+        allowed = self._allowed(hidden)
+        self._took("filter")
+        words, query, found = self._engines(allowed, new.those(allowed))
+        self._lap = time.perf_counter()
+        alpha = self._alpha()
+        candidates, decisions = self._fuse(words, query, found, new, alpha)
+        self._took("fuse")
+        candidates = self._rerank(candidates, decisions)
+        kept = self._distinct(candidates, decisions)
+        chosen = kept[: tuning.k]
+        context = self._context(kept, decisions) if asked.context or asked.explain else ()
+        passages = tuple(self._passage(each) for each in chosen)
+        self._took("read")
+        self._timings["total"] = _milliseconds(self._began)
+        return Retrieved(
+            asked.question,
+            passages,
+            tuple(decisions),
+            tuple(self._degraded),
+            self._timings,
+            context=context,
+            trace=self._trace(words, candidates, chosen, decisions, alpha) if asked.explain else None,
+            notice="" if passages else self._nothing(words, allowed),
+        )
+
+    # -- what may be found
+
+    def _since_the_indexes(self, patience: int) -> tuple[Newcomers, Mapping[str, Collection[int]]]:
+        """Chunks the indexes do not hold yet, and for each index what it must not return."""
+        watermark = self._pins.watermark
+        if watermark >= self._now.seq:
+            return _NOBODY, {}
+        if watermark < self._now.forgotten:  # pinned just before the log was pruned
+            raise _Behind(PATIENT + 1)
+        changes = self._c.passages.changes(self._scope, self._now, watermark, patience + 1)
+        if len(changes) > patience:
+            raise _Behind(len(changes))
+        self._behind = len(changes)
+        came, went = net(changes)
+        return self._newcomers(came), {"all": (*came, *went)}
+
+    def _newcomers(self, came: Collection[int]) -> Newcomers:
+        if not came:
+            return _NOBODY
+        search, now, c = self._search, self._now, self._c
+        key = (now.project, now.generation, self._pins.watermark, now.seq)
+        if (known := search._newcomers.get(key)) is None:
+            words = keyword_rows(c.passages.texts_of(search._system, now, came), search._terms)
+            vectors = {key: vector for key, _, vector in c.passages.vectors_of(search._system, now, came)}
+            unknown = bytes(4 * (now.dimension or 0))
+            meaning = vector_rows([(key, 0, vectors.get(key, unknown)) for key in words.keys.tolist()], now.dimension)
+            known = Newcomers(words.keys, words.documents, words.terms, meaning.vectors)
+            search._newcomers.put(key, known)
+        return known
+
+    def _allowed(self, hidden: Mapping[str, Collection[int]]) -> Allowed:
+        """The documents the asker may find, as the shorter of allow and deny."""
+        search, now = self._search, self._now
+        key = (now.project, now.generation, now.seq, self._scope.clearance, self._asked.filters)
+        if (allowed := search._eligible.get(key)) is None:
+            yes, no = self._c.passages.eligible(self._scope, now, self._asked.filters)
+            deny = len(no) < len(yes)
+            documents = np.array(sorted(no if deny else yes), np.int64)
+            allowed = Allowed(None if deny and not no else documents, deny)
+            search._eligible.put(key, allowed)
+        keys = hidden.get("all")
+        return replace(allowed, hidden=np.array(sorted(keys), np.int64)) if keys else allowed
+
+    # -- both engines
+
+    def _engines(
+        self, allowed: Allowed, new: Newcomers
+    ) -> tuple[QueryWords, Vector | None, tuple[Ranked | None, Ranked | None]]:
+        """Words and meaning, side by side where it pays: while the question is embedded, or in large indexes."""
+        vectors, words = self._pins.vectors, self._words()
+        found: Ranked | None = None
+        pending: Future[Ranked | None] | None = None
+        large = self._pins.rows > SIDE_BY_SIDE
+        if vectors is not None and (large or not self._has_vector()):
+            pending = self._search._pool.submit(self._by_words, words, allowed, new)
+        else:
+            found = self._by_words(words, allowed, new)
+        query = self._query() if vectors is not None else None
+        near = self._by_meaning(query, allowed, new)
+        if pending is not None:
+            found = pending.result()
+        return words, query, (found, near)
+
+    def _by_words(self, words: QueryWords, allowed: Allowed, new: Newcomers) -> Ranked | None:
+        reader, began = self._pins.keywords, time.perf_counter()
+        if reader is None:
+            return None
+        try:
+            return keyword_candidates(reader, words, self._asked.tuning.keyword_candidates, allowed, new)
+        except IndexLost as problem:
+            self._lost("keywords", "meaning", problem)
+            return None
+        finally:
+            self._timings["keywords"] = _milliseconds(began)
+
+    def _by_meaning(self, query: Vector | None, allowed: Allowed, new: Newcomers) -> Ranked | None:
+        reader, began = self._pins.vectors, time.perf_counter()
+        if reader is None or query is None:
+            return None
+        try:
+            return vector_candidates(reader, query, self._asked.tuning.vector_candidates, allowed, new)
+        except StoreError as problem:
+            self._lost("vectors", "words", problem)
+            return None
+        finally:
+            self._timings["vectors"] = _milliseconds(began)
+
+    def _lost(self, part: str, other: str, problem: StoreError) -> None:
+        self._degraded.append(_missing(part, other, problem))
+        if isinstance(problem, IndexLost):
+            self._search._follow.heal_later(self._now.project)
+
+    def _words(self) -> QueryWords:
+        reader = self._pins.keywords
+        if reader is None:
+            return query_words(self._asked.question)
+        key = (self._now.project, self._now.generation, reader.watermark)
+        if (languages := self._search._languages.get(key)) is None:
+            languages = languages_in(reader.holding(LANGUAGE_MARKS))
+            self._search._languages.put(key, languages)
+        return query_words(self._asked.question, languages)
+
+    def _has_vector(self) -> bool:
+        return self._asked.vector is not None or self._search._vectors.get(self._vector_key()) is not None
+
+    def _vector_key(self) -> tuple[str, str]:
+        return self._now.embedder, self._asked.question
+
+    def _query(self) -> Vector | None:
+        """The question's vector; None, and it is said, if the model does not answer."""
+        if self._asked.vector is not None:
+            return self._asked.vector
+        began = time.perf_counter()
+        vectors, key = self._search._vectors, self._vector_key()
+        if (known := vectors.get(key)) is not None:
+            return known
+        try:
+            vector = self._search._embedder_of(self._project).embed_query(self._asked.question, self._cancel)
+        except RagforgeError as problem:
+            self._degraded.append(Degraded("embedder", f"searched by words alone: {problem.message}", problem.hint))
+            return None
+        finally:
+            self._timings["embed"] = _milliseconds(began)
+        vectors.put(key, vector)
+        return vector
+
+    # -- from candidates to passages
+
+    def _alpha(self) -> float:
+        return self._now.fusion_weight if self._asked.tuning.alpha is None else self._asked.tuning.alpha
+
+    def _fuse(
+        self,
+        words: QueryWords,
+        query: Vector | None,
+        found: tuple[Ranked | None, Ranked | None],
+        new: Newcomers,
+        alpha: float,
+    ) -> tuple[list[Candidate], list[Decision]]:
+        """Each candidate once, with what both engines say of it, also of those only one of them found."""
+        legs = fuse.merge(*found)
+        if self._asked.tuning.fusion == "rrf":
+            return fuse.reciprocal_rank(legs, alpha)
+        keywords, vectors = self._pins.keywords, self._pins.vectors
+        if keywords is not None and vectors is not None and query is not None and None not in found:
+            unknown_words = np.array(legs.unknown_to_keywords, np.int64)
+            unknown_meaning = np.array(legs.unknown_to_vectors, np.int64)
+            legs = fuse.fill(
+                legs,
+                keyword_scores(keywords, words, unknown_words, new),
+                vector_scores(vectors, query, unknown_meaning, new),
+            )
+        return fuse.weighted(legs, alpha)
+
+    def _rerank(self, candidates: list[Candidate], decisions: list[Decision]) -> list[Candidate]:
+        name, first = self._asked.tuning.reranker, self._asked.tuning.rerank_candidates
+        if not name or not candidates:
+            return candidates
+        if name == "cosine":
+            ranked, told, missing = by_cosine(candidates, first)
+        else:
+            try:
+                reranker = self._search._reranker(name)
+            except RagforgeError as problem:
+                self._degraded.append(Degraded("reranker", f"not reranked: {problem.message}", problem.hint))
+                return candidates
+            self._read([each.key for each in candidates[:first]])
+            candidates = [each for each in candidates[:first] if each.key in self._stored] + candidates[first:]
+            ranked, told, missing = rerank(
+                candidates, self._stored, reranker, self._asked.question, first, self._cancel
+            )
+        decisions += told
+        self._degraded += [missing] if missing else []
+        self._took("rerank")
+        return ranked
+
+    def _distinct(self, candidates: Sequence[Candidate], decisions: list[Decision]) -> list[Candidate]:
+        """Candidates that do not repeat each other: at least as many as are shown, if there are."""
+        tuning = self._asked.tuning
+        wanted = max(tuning.k, tuning.context_chunks) if self._asked.context else tuning.k
+        taken = len(candidates) if self._asked.explain else wanted + SPARE
+        while True:
+            self._read([each.key for each in candidates[:taken]])
+            present = [each for each in candidates[:taken] if each.key in self._stored]
+            kept, told = dedupe(present, self._stored, tuning.duplicates)
+            if len(kept) >= wanted or taken >= len(candidates):
+                decisions += told
+                return kept
+            taken *= 2
+
+    def _read(self, keys: Sequence[int]) -> None:
+        """Texts and places of chunks. What the asker may not see is not there, whatever an index said."""
+        missing = [key for key in keys if key not in self._stored]
+        if missing:
+            for stored in self._c.passages.stored(self._scope, self._now, missing):
+                self._stored[stored.key] = stored
+
+    def _context(self, kept: Sequence[Candidate], decisions: list[Decision]) -> tuple[ContextBlock, ...]:
+        """What would go before a model: leaves with their parents, within the budget."""
+        tuning = self._asked.tuning
+        planned = plan(kept, self._stored, chunks=tuning.context_chunks, tokens=tuning.context_tokens)
+        decisions += planned.decisions
+        return tuple(blocks(planned, self._c.passages.parents(self._scope, self._now, planned.parents)))
+
+    def _passage(self, candidate: Candidate) -> Passage:
+        stored = self._stored[candidate.key]
+        scores = {"keywords": candidate.keyword, "vectors": candidate.vector, "rerank": candidate.rerank}
+        ranks = {"keywords": candidate.keyword_rank, "vectors": candidate.vector_rank}
+        return Passage(
+            chunk=stored.chunk,
+            document=stored.document,
+            name=stored.name,
+            locator=stored.locator,
+            text=stored.text,
+            header=stored.header,
+            score=candidate.score,
+            scores={name: score for name, score in scores.items() if score is not None},
+            ranks={name: rank for name, rank in ranks.items() if rank is not None},
+            tokens=stored.tokens,
+            checksum=stored.checksum,
+            start=stored.start,
+            end=stored.end,
+            version=stored.version,
+            project=self._project.slug,
+        )
+
+    # -- what is told
+
+    def _trace(
+        self,
+        words: QueryWords,
+        candidates: Sequence[Candidate],
+        chosen: Sequence[Candidate],
+        decisions: Sequence[Decision],
+        alpha: float,
+    ) -> Trace:
+        used = {each.key for each in chosen}
+        shown = [each for each in candidates if each.key in self._stored]
+        return Trace(
+            words=words,
+            candidates=tuple(self._passage(each) for each in shown),
+            verdicts=tuple(
+                Verdict(
+                    each.stage,
+                    self._stored[each.key].chunk,
+                    self._stored[each.key].name,
+                    self._stored[each.key].locator,
+                    each.kept,
+                    each.reason,
+                    each.score,
+                )
+                for each in decisions
+                if each.key in self._stored
+            ),
+            near_misses=tuple(self._passage(each) for each in shown if each.key not in used)[:5],
+            tuning=self._asked.tuning,
+            alpha=alpha,
+            watermark=self._pins.watermark,
+            behind=self._behind,
+        )
+
+    def _nothing(self, words: QueryWords, allowed: Allowed) -> str:
+        """Why nothing was found, in a sentence."""
+        if not self._pins.rows and not self._behind:
+            return "nothing was searched: the project holds no text yet"
+        if allowed.documents is not None and not allowed.deny and not len(allowed.documents):
+            what = "matches the filters" if self._asked.filters else "is ON and open to you"
+            return f"nothing was searched: no file of the project {what}"
+        if not words and self._pins.vectors is None:
+            return "nothing was found: the question has no words to look for"
+        return "nothing was found: no passage has a word or a meaning of the question"
+
+    def _took(self, stage: str) -> None:
+        now = time.perf_counter()
+        self._timings[stage], self._lap = (now - self._lap) * 1000, now
+
+
+_NOBODY = Newcomers(np.empty(0, np.int64), np.empty(0, np.int64), (), np.empty((0, 0), np.float32))
+
+
+def _missing(part: str, other: str, problem: StoreError) -> Degraded:
+    again = "; it is being built anew" if isinstance(problem, IndexLost) else ""
+    hint = problem.hint or "ragforge check tells more"
+    return Degraded(part, f"searched by {other} alone: {problem.message}{again}", hint)
+
+
+def _require_sense(asked: Asked) -> None:
+    if not asked.question.strip():
+        raise UserError("the question is empty", hint='ragforge search "refund window"')
+    if not 1 <= asked.tuning.k <= MOST:
+        raise UserError(f"k is {asked.tuning.k:,}; it can be 1 to {MOST:,}", hint="use --k 10")
+    if asked.tuning.alpha is not None and not 0 <= asked.tuning.alpha <= 1:
+        raise UserError(f"alpha is {asked.tuning.alpha:g}; it can be 0 to 1", hint="0 is words alone, 1 meaning alone")
+
+
+def _milliseconds(since: float) -> float:
+    return (time.perf_counter() - since) * 1000

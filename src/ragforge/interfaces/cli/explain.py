@@ -1,0 +1,328 @@
+"""`explain`: how a question found its passages, and what other settings would have found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any
+
+import typer
+
+from ragforge.domain.retrieval import ContextBlock, Passage, Retrieved, Stage, Trace, Tuning, Verdict
+from ragforge.errors import UserError
+from ragforge.interfaces.cli.common import Common, command
+from ragforge.interfaces.cli.output import (
+    Column,
+    count,
+    cut,
+    one_line,
+    paint,
+    plain,
+    print_data,
+    print_json,
+    print_table,
+    width_of_terminal,
+    wrapped,
+)
+from ragforge.interfaces.cli.passages import block_fields, passage_fields, place, retrieved_fields, warn
+from ragforge.interfaces.cli.search import (
+    Agent,
+    Files,
+    MaxConfidentiality,
+    Question,
+    Since,
+    Tags,
+    Types,
+    Until,
+    filters_of,
+    sentence,
+)
+from ragforge.interfaces.cli.tuning import Tune, tuning_options
+
+_INDENT = 10
+_NAMES = tuple(field.name for field in fields(Tuning))
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "explain")(explain)
+
+
+@tuning_options
+def explain(
+    common: Common,
+    question: Question,
+    tune: Tune,
+    file: Files = None,
+    source_type: Types = None,
+    tag: Tags = None,
+    agent: Agent = "",
+    max_confidentiality: MaxConfidentiality = None,
+    since: Since = None,
+    until: Until = None,
+    every: Annotated[bool, typer.Option("--all", help="Show every candidate, not only the best")] = False,
+    vs: Annotated[
+        list[str] | None,
+        typer.Option("--vs", metavar="NAME=VALUE,…", help="Ask again with other settings; may be repeated"),
+    ] = None,
+) -> None:
+    """Show how a question found its passages: its words, every candidate's way, the context, the time.
+
+    With --vs, as in `--vs alpha=0.2 --vs fusion=rrf,reranker=cosine`, the places of the passages under each setting
+    stand side by side.
+    """
+    asked = " ".join(question)
+    changes = [(text, settings_of(common, text)) for text in vs or ()]
+    with common.open() as forge:
+        project = common.project_in(forge)
+        filters = filters_of(common, forge, file, source_type, tag, agent, max_confidentiality, since, until)
+        tuning = tune(forge.tuning())
+        first, *replays = (
+            Explained.of(label, forge.explain(asked, project=project, filters=filters, tuning=each))
+            for label, each in [("as asked", tuning), *((text, replace(tuning, **given)) for text, given in changes)]
+        )
+        if common.json:
+            print_json({"question": asked, **first.fields(), "replays": [replay.fields() for replay in replays]})
+            return
+        _print_question(first)
+        if replays:
+            _print_replays([first, *replays])
+        elif first.trace.candidates:
+            _print_candidates(first, every=every)
+            _print_context(first)
+            _print_timings(first.retrieved.timings)
+        for each in (first, *replays):
+            warn(common, each.retrieved)
+        if notice := first.retrieved.notice:
+            common.say(sentence(notice))
+
+
+def settings_of(common: Common, text: str) -> dict[str, Any]:
+    """Settings of a search as they are written: `alpha=0.2`, `fusion=rrf,k=5`."""
+    from ragforge.settings import nearest
+
+    given: dict[str, str] = {}
+    for pair in text.split(","):
+        written, is_pair, value = pair.partition("=")
+        name = written.strip().replace("-", "_").removeprefix("search.")
+        if name not in _NAMES:
+            hint = f"did you mean {near}?" if (near := nearest(name, _NAMES)) else f"use one of: {', '.join(_NAMES)}"
+            raise UserError(f"--vs: {plain(written.strip()) or 'nothing'} is not a setting of a search", hint=hint)
+        if not is_pair:
+            raise UserError(f"--vs: {plain(name)} has no value", hint="write it as --vs alpha=0.2")
+        given[name] = value.strip()
+    chosen = common.settings({"--vs": {f"search.{name}": value for name, value in given.items()}}).search
+    values = {name: getattr(chosen, name) for name in given}
+    return values | ({"alpha": None} if values.get("alpha", 0) < 0 else {})
+
+
+# -- what is told of one run
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A search with its trace, by chunk."""
+
+    label: str
+    retrieved: Retrieved
+    trace: Trace
+    verdicts: Mapping[str, Sequence[Verdict]]
+    places: Mapping[str, int]
+    """Of all candidates that no stage took out, also beyond the first k."""
+
+    @classmethod
+    def of(cls, label: str, retrieved: Retrieved) -> Explained:
+        trace = retrieved.trace
+        assert trace is not None, "explain always brings a trace"
+        verdicts: dict[str, list[Verdict]] = {candidate.chunk: [] for candidate in trace.candidates}
+        for verdict in trace.verdicts:
+            verdicts[verdict.chunk].append(verdict)
+        left = [c.chunk for c in trace.candidates if not any(_takes_out(verdict) for verdict in verdicts[c.chunk])]
+        return cls(label, retrieved, trace, verdicts, {chunk: place for place, chunk in enumerate(left, 1)})
+
+    @property
+    def shown(self) -> int:
+        return len(self.retrieved.passages)
+
+    def place(self, chunk: str) -> str:
+        """`3`, `(12)` beyond the passages that are shown, `–` if it was taken out or not a candidate."""
+        number = self.places.get(chunk)
+        return "–" if number is None else str(number) if number <= self.shown else f"({number})"
+
+    def fused(self, chunk: str) -> float | None:
+        return next((verdict.score for verdict in self.verdicts[chunk] if verdict.stage == Stage.FUSE), None)
+
+    def verdict(self, chunk: str) -> str:
+        """What decided: the stage that took it out, or the last one; and the cut to k, which is no stage."""
+        verdicts = self.verdicts[chunk]
+        last = next((verdict for verdict in verdicts if _takes_out(verdict)), verdicts[-1])
+        told = f"{last.stage}: {one_line(last.reason)}"
+        return f"cut: after the first {self.shown}; {told}" if self.places.get(chunk, 0) > self.shown else told
+
+    def fields(self) -> dict[str, Any]:
+        trace = self.trace
+        return {
+            "settings": self.label,
+            **retrieved_fields(self.retrieved),
+            "words": trace.words.groups,
+            "tuning": trace.tuning,
+            "alpha": trace.alpha,
+            "watermark": trace.watermark,
+            "behind": trace.behind,
+            "candidates": [
+                {
+                    **passage_fields(candidate),
+                    "place": self.places.get(candidate.chunk),
+                    "fused": self.fused(candidate.chunk),
+                    "verdicts": [
+                        {"stage": v.stage, "kept": v.kept, "reason": v.reason, "score": v.score}
+                        for v in self.verdicts[candidate.chunk]
+                    ],
+                }
+                for candidate in trace.candidates
+            ],
+            "near_misses": [passage.chunk for passage in trace.near_misses],
+            "context": [block_fields(block) for block in self.retrieved.context],
+        }
+
+
+def _takes_out(verdict: Verdict) -> bool:
+    """The window only chooses what goes into the context; a passage it leaves out is still found."""
+    return not verdict.kept and verdict.stage != Stage.WINDOW
+
+
+# -- for people
+
+
+def _print_fact(name: str, text: str) -> None:
+    print_data(f"{paint(f'{name:<{_INDENT - 1}}', 'dim')} {wrapped(text, _INDENT)}")
+
+
+def _print_question(explained: Explained) -> None:
+    trace = explained.trace
+    groups = [one_line(" or ".join(group)) for group in trace.words.groups]
+    _print_fact("words", " · ".join(groups) or "none to look for")
+    _print_fact("settings", _settings(trace))
+    behind = f"{count(trace.behind, 'change')} behind the catalog; searched all the same"
+    _print_fact("indexes", behind if trace.behind else "up to date")
+
+
+def _settings(trace: Trace) -> str:
+    tuning = trace.tuning
+    origin = ", measured for the model" if tuning.alpha is None else ""
+    return ", ".join(
+        (
+            f"{tuning.keyword_candidates} candidates by words",
+            f"{tuning.vector_candidates} by meaning",
+            f"{tuning.fusion} (alpha {trace.alpha:g}{origin})",
+            f"reranked by {one_line(tuning.reranker)}" if tuning.reranker else "not reranked",
+            f"the best {tuning.k}",
+        )
+    )
+
+
+def _title(passage: Passage | ContextBlock) -> str:
+    where = place(passage.locator)
+    return f"{plain(passage.name)} · {where}" if where else plain(passage.name)
+
+
+def _print_candidates(explained: Explained, *, every: bool) -> None:
+    trace, reranked = explained.trace, bool(explained.trace.tuning.reranker)
+    near = {passage.chunk for passage in trace.near_misses}
+    found = {passage.chunk for passage in explained.retrieved.passages}
+    parts = (
+        ("", [c for c in trace.candidates if c.chunk in found]),
+        ("near misses", [c for c in trace.candidates if c.chunk in near]),
+        ("others", [c for c in trace.candidates if c.chunk not in found | near]),
+    )
+    columns = (
+        Column("place", align_right=True),
+        Column("words", align_right=True),
+        Column("meaning", align_right=True),
+        Column("fused", align_right=True),
+        *([Column("rerank", align_right=True)] if reranked else []),
+        Column("passage", least=24),
+    )
+    rows: list[list[str]] = []
+    colours: list[str] = []
+    for title, candidates in parts[: None if every else 2]:
+        if title and candidates:
+            rows.append([*[""] * (len(columns) - 1), f"── {title}"])
+            colours.append("bold")
+        for candidate in candidates:
+            rows.append(_row(explained, candidate, reranked=reranked))
+            rows.append([*[""] * (len(columns) - 1), f"  {explained.verdict(candidate.chunk)}"])
+            colours += ["", "dim"]
+    print_data()
+    print_table(columns, rows, colours)
+    if not every and (hidden := len(parts[2][1])):
+        print_data(paint(f"{count(hidden, 'more candidate')}: --all", "dim"))
+
+
+def _row(explained: Explained, candidate: Passage, *, reranked: bool) -> list[str]:
+    scores, fused = candidate.scores, explained.fused(candidate.chunk)
+    rerank = f"{scores['rerank']:.2f}" if "rerank" in scores else "–"
+    return [
+        explained.place(candidate.chunk),
+        _leg(candidate, "keywords", 1),
+        _leg(candidate, "vectors", 2),
+        "–" if fused is None else f"{fused:.2f}",
+        *([rerank] if reranked else []),
+        _title(candidate),
+    ]
+
+
+def _leg(candidate: Passage, engine: str, digits: int) -> str:
+    """Place and score in one engine's own list: `3: 7.9`; a score alone where only the other engine found it."""
+    rank, score = candidate.ranks.get(engine), candidate.scores.get(engine)
+    shown = "" if score is None else f"{score:.{digits}f}"
+    return f"{rank}: {shown}" if rank else shown or "–"
+
+
+def _print_context(explained: Explained) -> None:
+    blocks, tuning = explained.retrieved.context, explained.trace.tuning
+    width = width_of_terminal()
+    tokens = sum(block.tokens for block in blocks)
+    print_data()
+    _print_fact("context", f"{count(len(blocks), 'block')}, {tokens:,} of {count(tuning.context_tokens, 'token')}")
+    for block in blocks:
+        part = "the whole section" if block.whole else count(len(block.chunks), "chunk")
+        line = f"{'':<{_INDENT}}{block.tokens:>5,}  {_title(block)} ({part})"
+        print_data(line if width is None else cut(line, width))
+
+
+def _print_timings(timings: Mapping[str, float]) -> None:
+    stages = [f"{stage} {spent:.1f}" for stage, spent in timings.items() if stage != "total"]
+    _print_fact("time", f"{timings['total']:,.1f} ms: {', '.join(stages)}")
+
+
+def _print_replays(runs: Sequence[Explained]) -> None:
+    """Each passage that any of the runs shows, with its place in each."""
+    first, *others = runs
+    names = [plain(run.label) for run in runs]
+    width = width_of_terminal()
+    if width is not None and sum(map(len, names)) > width // 2:
+        names = [chr(ord("A") + number % 26) for number in range(len(runs))]
+        for name, run in zip(names, runs, strict=True):
+            _print_fact(name, plain(run.label))
+    passages = {passage.chunk: passage for run in runs for passage in run.retrieved.passages}
+    has_moved = {chunk: any(run.places.get(chunk) != first.places.get(chunk) for run in others) for chunk in passages}
+    print_data()
+    print_table(
+        (*(Column(name, align_right=True) for name in names), Column("passage", least=24)),
+        [
+            [first.place(chunk), *(_moved(first, other, chunk) for other in others), _title(passage)]
+            for chunk, passage in passages.items()
+        ],
+        ["" if has_moved[chunk] else "dim" for chunk in passages],
+    )
+    print_data()
+    _print_fact("time", ", ".join(f"{run.retrieved.timings['total']:,.1f} ms" for run in runs))
+
+
+def _moved(first: Explained, other: Explained, chunk: str) -> str:
+    """The place, and where it came from: `2 ↑`."""
+    before, now = first.places.get(chunk), other.places.get(chunk)
+    if before == now:
+        return f"{other.place(chunk)}  "
+    is_better = before is None or (now is not None and now < before)
+    return f"{other.place(chunk)} {'↑' if is_better else '↓'}"

@@ -1,0 +1,288 @@
+"""Found passages for terminals and programs: where they stand, the lines that bear on the question, their fields."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+from ragforge.domain.documents import Locator
+from ragforge.domain.language import detect
+from ragforge.domain.retrieval import ContextBlock, Passage, Retrieved
+from ragforge.interfaces.cli.common import Common
+from ragforge.interfaces.cli.output import cut, one_line, paint, plain, plain_text, say, width_of_terminal
+
+MOST_COLUMNS = 100
+"""Longer lines are hard to read, however wide the terminal is."""
+_LINES = 3
+_SHORT_LINE = 50
+"""A line of a text that is shorter than this ends there by intent, not because a page was full."""
+_ELLIPSIS = 4
+"""Cells kept free for what says that text is missing before or after a line."""
+_RULE = re.compile(r"[\s|:=_*+-]*")
+_HEADING = re.compile(r"#{1,6} (.+)")
+_WORD = re.compile(r"\w(?:\S*\w)?")
+_ITEM = re.compile(r"#{1,6} |[-*+•] |\d{1,3}[.)] ")
+_SPACELESS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U000323af]"
+)
+
+
+def columns() -> int:
+    """How wide a passage is shown."""
+    return min(width_of_terminal() or MOST_COLUMNS, MOST_COLUMNS)
+
+
+# -- where a passage stands
+
+
+def place(locator: Locator, width: int | None = None) -> str:
+    """Page or time, and the headings; where that is too long, the outer headings go first."""
+    from rich.cells import cell_len
+
+    label = "" if locator.start is None and locator.page is None else locator.label()
+    paths = [locator.path, *(("…", *locator.path[left_out:]) for left_out in range(1, len(locator.path)))]
+    paths += [()] if label else []
+    texts = [one_line(" · ".join(part for part in (label, " > ".join(path)) if part)) for path in paths]
+    if width is None:
+        return texts[0]
+    return cut(next((text for text in texts if cell_len(text) <= width), texts[-1]), width) if width > 0 else ""
+
+
+def heading(number: str, passage: Passage, width: int) -> str:
+    """One line: number, file, place, and the score at the right edge."""
+    from rich.cells import cell_len
+
+    score = f"{passage.score:.2f}"
+    room = width - len(number) - len(score) - 4
+    name = cut(plain(passage.name), room)
+    where = place(passage.locator, max(0, room - cell_len(name) - 2))
+    gap = " " * (room - cell_len(name) - cell_len(where) - (2 if where else 0) + 2)
+    return f"{number}  {paint(name, 'bold')}{'  ' + where if where else ''}{gap}{paint(score, 'dim')}"
+
+
+# -- the lines that bear on the question
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line as it fits the terminal, and the lines above that it needs: its heading, the first row of its table."""
+
+    text: str
+    heads: tuple[int, ...] = ()
+    in_row: bool = False
+    """Whether it goes on with a row that did not fit into one line: no place to begin."""
+
+
+def excerpt(text: str, path: Collection[str], question: str, width: int, lines: int = _LINES) -> list[str]:
+    """The few lines of a passage that hold most of the question's words, those painted.
+
+    Headings in `path` stand above the passage already and are not shown again.
+    """
+    shown = _laid_out(plain_text(text), frozenset(map(one_line, path)), width - _ELLIPSIS)
+    find = _finder(question, detect(text) or "en")
+    hits = [find(line.text) for line in shown]
+    windows = [_window(shown, start, lines) for start, line in enumerate(shown) if not line.in_row]
+    best = max(windows, key=lambda window: _worth(window, hits), default=[])
+    painted = [_painted(shown[index].text, hits[index]) for index in best]
+    if best and best[0] > 0:
+        painted[0] = f"… {painted[0]}"
+    if best and best[-1] < len(shown) - 1:
+        painted[-1] += " …"
+    return painted
+
+
+def whole(text: str, question: str) -> list[str]:
+    """Every line of a passage as it stands, the question's words painted."""
+    find = _finder(question, detect(text) or "en")
+    return [_painted(line, find(line)) for line in plain_text(text).strip("\n").split("\n")]
+
+
+def _window(lines: Sequence[_Line], start: int, count: int) -> list[int]:
+    """So many lines from here on, and before them what tells what they are about."""
+    heads = [head for head in lines[start].heads if head < start][: count - 1]
+    return heads + list(range(start, min(len(lines), start + count - len(heads))))
+
+
+def _worth(window: Sequence[int], hits: Sequence[Sequence[Hit]]) -> tuple[int, ...]:
+    """How many different words, whether it is full and in one piece, how many words in all; the earliest of equals."""
+    terms = [hit.terms for index in window for hit in hits[index]]
+    return len(frozenset().union(*terms)), len(window), window[0] - window[-1], len(terms), -window[-1]
+
+
+def _laid_out(text: str, known: Collection[str], width: int) -> list[_Line]:
+    """A text in lines that fit: paragraphs flow, rows of tables and short lines stay by themselves."""
+    lines: list[_Line] = []
+    heading: tuple[int, ...] = ()
+    table: tuple[int, ...] = ()
+    for paragraph in _paragraphs(text):
+        here = (len(lines),)
+        is_row = paragraph.startswith("|")
+        if title := _HEADING.fullmatch(paragraph):
+            if title[1] in known:
+                heading = ()
+                continue
+            heading = here
+        if not is_row:
+            table = ()
+        elif not table:
+            table = here
+        first_row = is_row and table == here
+        pieces = [cut(paragraph, width)] if first_row or heading == here else _wrapped(paragraph, width)
+        lines += [_Line(piece, heading + table, is_row and number > 0) for number, piece in enumerate(pieces)]
+    return lines
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    """Lines that belong together as one. Lines that only draw, as between a table's head and body, are left out."""
+    words: list[str] = []
+    for line in text.split("\n"):
+        bare = " ".join(line.split())
+        stands_alone = bare.startswith("|") or _ITEM.match(bare) is not None
+        if words and (not bare or stands_alone):
+            yield " ".join(words)
+            words = []
+        if _RULE.fullmatch(bare):
+            continue
+        words.append(bare)
+        if bare.startswith("|") or len(bare) < _SHORT_LINE:
+            yield " ".join(words)
+            words = []
+    if words:
+        yield " ".join(words)
+
+
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    """Broken between words; where there are none, as in Chinese, between characters."""
+    from rich.cells import cell_len, chop_cells
+
+    line, used = "", 0
+    for word in text.split(" "):
+        size = cell_len(word)
+        if line and used + 1 + size > width:
+            yield line
+            line, used = "", 0
+        if size > width:
+            *full, word = chop_cells(word, width)
+            yield from full
+            size = cell_len(word)
+        line, used = (f"{line} {word}", used + 1 + size) if line else (word, size)
+    if line:
+        yield line
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Where a line holds a word of the question, and the terms they have in common."""
+
+    start: int
+    end: int
+    terms: frozenset[str]
+
+
+@lru_cache(maxsize=8)
+def _finder(question: str, language: str) -> Callable[[str], list[Hit]]:
+    """Words count as the same when the keyword index would take them so, in the language of the text."""
+    from ragforge.retrieve.words import query_words
+
+    wanted = frozenset(query_words(question, (language,)).terms)
+
+    @cache
+    def in_common(word: str) -> frozenset[str]:
+        return wanted.intersection(query_words(word, (language,)).terms)
+
+    def find(line: str) -> list[Hit]:
+        return [
+            Hit(word.start() + start, word.start() + end, terms)
+            for word in _WORD.finditer(line)
+            if (terms := in_common(word[0]))
+            for start, end in _spans(word[0], terms)
+        ]
+
+    return find
+
+
+def _spans(word: str, terms: frozenset[str]) -> Iterator[tuple[int, int]]:
+    """The word; in scripts without spaces, where it may be a whole sentence, the terms inside it."""
+    if not _SPACELESS.search(word):
+        yield 0, len(word)
+        return
+    for inside in re.finditer("|".join(map(re.escape, sorted(terms))), word, re.IGNORECASE):
+        yield inside.span()
+
+
+def _painted(line: str, hits: Sequence[Hit]) -> str:
+    pieces, at = [], 0
+    for hit in hits:
+        pieces += [line[at : hit.start], paint(line[hit.start : hit.end], "bold")]
+        at = hit.end
+    return "".join(pieces) + line[at:]
+
+
+# -- fields for programs
+
+
+def locator_fields(locator: Locator) -> dict[str, Any]:
+    """What is known of the place: the headings, the page, the time in seconds, who speaks."""
+    fields = {
+        "path": list(locator.path) or None,
+        "page": locator.page,
+        "page_end": locator.page_end,
+        "time": locator.start,
+        "time_end": locator.end,
+        "speaker": locator.speaker,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def passage_fields(passage: Passage) -> dict[str, Any]:
+    return {
+        "chunk_id": passage.chunk,
+        "document_id": passage.document,
+        "document": passage.name,
+        "locator": locator_fields(passage.locator),
+        "score": passage.score,
+        "text": passage.text,
+        "scores": passage.scores,
+        "ranks": passage.ranks,
+        "header": passage.header,
+        "tokens": passage.tokens,
+        "checksum": passage.checksum,
+    }
+
+
+def block_fields(block: ContextBlock) -> dict[str, Any]:
+    return {
+        "document_id": block.document,
+        "document": block.name,
+        "locator": locator_fields(block.locator),
+        "score": block.score,
+        "text": block.text,
+        "header": block.header,
+        "tokens": block.tokens,
+        "chunk_ids": block.chunks,
+        "whole": block.whole,
+    }
+
+
+def retrieved_fields(retrieved: Retrieved) -> dict[str, Any]:
+    return {
+        "passages": [passage_fields(passage) for passage in retrieved.passages],
+        "degraded": retrieved.degraded,
+        "timings": {stage: round(milliseconds, 3) for stage, milliseconds in retrieved.timings.items()},
+        "notice": retrieved.notice,
+    }
+
+
+# -- what is missing
+
+
+def warn(common: Common, retrieved: Retrieved) -> None:
+    """What was not there, on stderr, also with `--quiet`: the result is less than was asked for."""
+    for missing in retrieved.degraded:
+        say(f"{paint('Warning:', 'yellow', sys.stderr)} {one_line(missing.message)}")
+        if missing.hint:
+            say(f"{paint('Next:', 'bold', sys.stderr)} {one_line(common.placed(missing.hint))}")
