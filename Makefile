@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 export RAGFORGE_MODELS := $(CURDIR)/.cache/models
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check bench bench-peers prove docs setup models clean
+.PHONY: demo test check bench bench-peers bench-search prove docs setup models clean
 
 ## a sample project: built, listed, searched
 demo: models
@@ -38,11 +38,17 @@ bench: models
 	$(BIN)/python -m bench.ingest $(if $(DOCS),--docs $(DOCS))
 	$(BIN)/python -m bench.files $(if $(FILES),--files $(FILES))
 
-## the frameworks that `bench` compares with, each in an environment of its own
+## the frameworks that `bench` and `bench-search` compare with, each in an environment of its own
 bench-peers:
-	$(PYTHON) -m venv .cache/peers/llamaindex && .cache/peers/llamaindex/bin/pip install -q llama-index-core llama-index-readers-file
-	$(PYTHON) -m venv .cache/peers/langchain && .cache/peers/langchain/bin/pip install -q langchain-community langchain-text-splitters langchain-chroma
+	$(PYTHON) -m venv .cache/peers/llamaindex && .cache/peers/llamaindex/bin/pip install -q llama-index-core llama-index-readers-file llama-index-retrievers-bm25
+	$(PYTHON) -m venv .cache/peers/langchain && .cache/peers/langchain/bin/pip install -q langchain-community langchain-classic langchain-text-splitters langchain-chroma rank_bm25
 	$(PYTHON) -m venv .cache/peers/haystack && .cache/peers/haystack/bin/pip install -q haystack-ai
+	$(PYTHON) -m venv .cache/peers/txtai && .cache/peers/txtai/bin/pip install -q txtai
+	$(PYTHON) -m venv .cache/peers/lancedb && .cache/peers/lancedb/bin/pip install -q lancedb
+
+## retrieval measured side by side, and the tables of docs/benchmarks.md: PARTS is some of quality, speed, large, million
+bench-search: models
+	$(BIN)/python -m bench.retrieval $(PARTS) $(if $(DATA),--data $(DATA))
 
 ## the same tests with the full counts, and a record of the figures in docs/proof.json
 prove: check models

@@ -10,6 +10,7 @@ import io
 import os
 import pty
 import re
+import shlex
 import shutil
 import struct
 import sys
@@ -24,7 +25,7 @@ from rich.text import Text
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs" / "images" / "terminal.svg"
 WIDTH = 96
-COMMANDS = ("ragforge add documents", "ragforge ls")
+COMMANDS = ("ragforge add documents", 'ragforge search "How long can I return a chair?" -k 3')
 
 
 def run(command: str, folder: Path) -> str:
@@ -33,7 +34,7 @@ def run(command: str, folder: Path) -> str:
     if child == 0:
         os.chdir(folder)
         os.environ.update(TERM="xterm-256color", HOME=str(folder), RAGFORGE_EMBED__MODEL="wordllama")
-        _, *arguments = command.split()
+        _, *arguments = shlex.split(command)
         os.execv(sys.executable, [sys.executable, "-m", "ragforge.interfaces.cli.main", *arguments])  # noqa: S606
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, WIDTH, 0, 0))
     written = b""

@@ -6,8 +6,8 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -35,7 +35,7 @@ from ragforge.domain.library import (
 from ragforge.domain.models import ModelState, PulledModel
 from ragforge.domain.retrieval import Filters, Retrieved, Tuning
 from ragforge.domain.strategy import Strategy
-from ragforge.errors import NotFound, UserError
+from ragforge.errors import NotFound, StoreError, UserError
 from ragforge.flows.follow import STEP, Follow
 from ragforge.flows.reconcile import Reconcile
 from ragforge.ingest.walk import key_of
@@ -152,7 +152,7 @@ class Ragforge:
         known = self.project(slug)
         with self._parts.in_flight.working(self._recover):
             removals = list(self._remove.whole_project(self._scope, known.id, known.slug))
-            self._parts.forget_indexes(known.id)
+            self._parts.drop_indexes(known.id)
             self._follow.tidy()
             self._reconcile.forget_state(known.slug)
         return removals
@@ -274,6 +274,8 @@ class Ragforge:
         documents = [document.id for document in self.find(ids, project=project)]
         with self._parts.in_flight.working(self._recover):
             yield from self._remove(self._scope, known.id, known.slug, documents)
+        if "_search" in self.__dict__:
+            self._search.forget(known.id)
 
     def enable(self, ids: Sequence[str], on: bool, *, project: str = "default") -> list[Document]:
         """Turn documents ON or OFF: OFF ones stay, but are never found."""
@@ -418,7 +420,7 @@ class Ragforge:
 
         known = self.project(project)
         cancel, chosen = cancel or Cancel(), tuning or self._parts.tuning
-        if chosen.alpha is None:  # a run's record says which share was used
+        if chosen.alpha is None and chosen.fusion == "weighted":  # a run's record says which share was used
             with self._parts.catalog.read() as c:
                 chosen = replace(chosen, alpha=c.passages.moment(self._scope, known.id).fusion_weight)
 
@@ -546,6 +548,7 @@ class Ragforge:
             self._parts.blobs,
             self.workspace,
             self._follow.erase,
+            self._parts.drop_indexes,
             self._reconcile.write_state,
         )
 
@@ -556,7 +559,9 @@ class Ragforge:
     @cached_property
     def _follow(self) -> Follow:
         parts = self._parts
-        return Follow(parts.catalog, access.owner(), parts.indexes, indexed_terms, parts.indexes_folder)
+        return Follow(
+            parts.catalog, access.owner(), parts.indexes, indexed_terms, parts.indexes_folder, parts.index_folders
+        )
 
     @cached_property
     def _search(self) -> Search:
@@ -596,25 +601,31 @@ class Ragforge:
             if recovered:
                 self._reconcile.sweep_vectors(self._scope)
 
-    def _followed(self, project: str, events: Iterator[Event]) -> Iterator[Event]:
+    def _followed(self, project: str, events: Generator[Event, None, None]) -> Iterator[Event]:
         """The same events; the indexes keep up with what they bring. A search does not wait for that."""
         new, removed = 0, False
-        for event in events:
-            yield event
-            if isinstance(event, FileResult):
-                new += event.chunks
-                removed = removed or event.outcome == Outcome.REMOVED
-            if new >= STEP or (isinstance(event, Progress) and event.stage == "watching"):
-                self._keep_up(project, removed=removed)
-                new, removed = 0, False
-        with suppress(NotFound):  # the project may have been removed meanwhile
-            self._keep_up(project, removed=removed)
+        with closing(events):
+            for event in events:
+                yield event
+                if isinstance(event, FileResult):
+                    new += event.chunks
+                    removed = removed or event.outcome == Outcome.REMOVED
+                if new >= STEP or (isinstance(event, Progress) and event.stage == "watching"):
+                    self._keep_up(project, removed=removed)
+                    new, removed = 0, False
+        self._keep_up(project, removed=removed)
 
     def _keep_up(self, project: str, *, removed: bool) -> None:
-        if removed:
-            self._follow.erase(project)
-        else:
-            self._follow.catch_up(project)
+        """What was done is durable whatever becomes of this: an index that fails now catches up later."""
+        try:
+            if removed:
+                self._follow.erase(project)
+            else:
+                self._follow.catch_up(project)
+        except NotFound:  # the project was removed meanwhile
+            return
+        except StoreError as problem:
+            self.notices.append(f"all is kept, but an index could not follow yet: {problem.message}")
 
 
 def slug_of(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -27,15 +28,15 @@ from ragforge.settings import FILE_NAME, Settings, template
 if TYPE_CHECKING:
     from ragforge.adapters.vectors.chroma_process import ChromaProcess
 
-INDEXED_TEXT = "name heading header text"
+INDEXED_TEXT = "name heading*2 header text"
 """What of a chunk the keyword index holds; part of its fingerprint."""
 
 
 def indexed_terms(text: IndexedText) -> tuple[str, ...]:
-    """A chunk's terms for the keyword index: its file's name and headings count like its text."""
+    """A chunk's terms for the keyword index: its file's name counts like its text, its headings twice."""
     from ragforge.retrieve.words import index_terms
 
-    return index_terms("\n".join((text.name, *text.path, text.header, text.text)))
+    return index_terms("\n".join((text.name, *text.path, *text.path, text.header, text.text)))
 
 
 def utc_now() -> datetime:
@@ -51,7 +52,7 @@ class Parts:
         self._embedders: dict[str, Embedder] = dict(embedders or {})
         self._embedders_lock = Lock()
         self._rerankers: dict[str, Reranker] = {}
-        self._indexes: dict[tuple[str, int], Indexes] = {}
+        self._indexes: dict[tuple[str, int, str, str], Indexes] = {}
         self._indexes_lock = Lock()
         self._exits = ExitStack()
         self.notices: list[str] = []
@@ -132,34 +133,41 @@ class Parts:
 
     def indexes(self, moment: Moment) -> Indexes:
         """The indexes of one generation of a project, made once."""
-        key = (moment.project, moment.generation)
+        key = (moment.project, moment.generation, moment.chunker, moment.embedder)
         with self._indexes_lock:
             if key not in self._indexes:
                 folder = self.indexes_folder / moment.project / str(moment.generation)
-                self._indexes[key] = Indexes(self._keywords(folder), self._vectors(folder, moment))
+                self._indexes[key] = Indexes(self._keywords(folder, moment), self._vectors(folder, moment))
             return self._indexes[key]
 
-    def forget_indexes(self, project: str, keep: int | None = None) -> None:
-        """Close what is open of a project's indexes, but for one generation's."""
+    def drop_indexes(self, project: str) -> None:
+        """Remove all that is open of a project's indexes, files and all."""
         with self._indexes_lock:
-            gone = [key for key in self._indexes if key[0] == project and key[1] != keep]
-            for key in gone:
-                indexes = self._indexes.pop(key)
-                indexes.keywords.close()
-                indexes.vectors.close()
+            indexes = [self._indexes.pop(key) for key in list(self._indexes) if key[0] == project]
+        for index in (index for both in indexes for index in (both.keywords, both.vectors)):
+            with index.writing(blocking=True):
+                index.drop()
+            index.close()
+        shutil.rmtree(self.indexes_folder / project, ignore_errors=True)
+
+    @property
+    def index_folders(self) -> tuple[str, ...]:
+        """The folders that the chosen engines keep beside each other."""
+        vectors = {"snapshot": ("vectors",), "chroma": ("chroma",), "qdrant": ("qdrant", "qdrant-lock")}
+        return ("keywords", *vectors[self.settings.index.vectors])
 
     @property
     def indexes_folder(self) -> Path:
         return self.workspace / "indexes"
 
-    def _keywords(self, folder: Path) -> KeywordIndex:
+    def _keywords(self, folder: Path, moment: Moment) -> KeywordIndex:
         from ragforge.adapters.keywords.tantivy import TantivyIndex
         from ragforge.retrieve.words import FINGERPRINT
 
-        return TantivyIndex(folder / "keywords", f"{FINGERPRINT} {INDEXED_TEXT}")
+        return TantivyIndex(folder / "keywords", f"{FINGERPRINT} {INDEXED_TEXT} {moment.chunker}")
 
     def _vectors(self, folder: Path, moment: Moment) -> VectorIndex:
-        index, fingerprint = self.settings.index, f"{moment.embedder} cosine"
+        index, fingerprint = self.settings.index, f"{moment.embedder} cosine {moment.chunker}"
         if index.vectors == "snapshot":
             from ragforge.adapters.vectors.snapshot import SnapshotIndex
 
@@ -169,7 +177,7 @@ class Parts:
             from ragforge.adapters.vectors.chroma import ChromaEmbedded, ChromaServer
 
             if index.url:
-                return ChromaServer(index.url, name, fingerprint, folder / "chroma-server", key=key)
+                return ChromaServer(index.url, name, fingerprint, folder / "chroma", key=key)
             return ChromaEmbedded(folder / "chroma", fingerprint, self._chroma)
         from ragforge.adapters.vectors.qdrant import QdrantIndex
 
@@ -269,8 +277,9 @@ class Parts:
         }
 
     def close(self) -> None:
-        for project, _ in list(self._indexes):
-            self.forget_indexes(project)
+        for both in self._indexes.values():
+            both.keywords.close()
+            both.vectors.close()
         for part in ("parsers", "catalog"):
             if part in self.__dict__:
                 self.__dict__[part].close()

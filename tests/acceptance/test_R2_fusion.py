@@ -74,7 +74,7 @@ def test_R2_every_candidate_comes_once_with_both_scores_and_a_reason(
 
 def test_R2_what_one_engine_did_not_find_still_has_its_true_score(forge: Ragforge, meaning: Vector) -> None:
     """Only one candidate of each engine is asked for: the other's score of it is not zero for that."""
-    tuning = Tuning(keyword_candidates=1, vector_candidates=1, alpha=0.5)
+    tuning = Tuning(k=2, keyword_candidates=1, vector_candidates=1, alpha=0.5)
     found = {
         passage.name: passage for passage in forge.search(QUESTION, project="p", vector=meaning, tuning=tuning).passages
     }

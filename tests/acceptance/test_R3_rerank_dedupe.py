@@ -20,7 +20,7 @@ POLICY = (
 )
 FILES = {
     "policy.md": f"# Returns\n\n{POLICY}\n",
-    "copy.md": f"# Returns\n\n{POLICY.replace('thirty', '30').replace('workshop', 'warehouse')}\n",
+    "copy.md": f"# Returns\n\n{POLICY.replace('thirty', 'forty').replace('workshop', 'warehouse')}\n",
     "same.txt": f"# Returns\n\n{POLICY}\n\n",
     "lamps.md": "# Lamps\n\nA lamp that fails within two years is mended without cost.\n",
     "chair.md": "# Chairs\n\nChair chair chair: we make every chair by hand.\n",

@@ -80,7 +80,7 @@ def test_R6_with_no_index_left_both_are_built_before_the_answer(forge: Ragforge)
 
 def test_R6_nothing_found_says_why(forge: Ragforge, embedder: Failing) -> None:
     forge.create_project("empty", embedder="hashing")
-    assert "holds no text" in forge.search("anything", project="empty").notice
+    assert "no file of the project has text" in forge.search("anything", project="empty").notice
     for document in forge.documents(project="p"):
         forge.enable([document.id], False, project="p")
     found = forge.search("Page 7", project="p")

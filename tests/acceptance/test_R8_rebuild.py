@@ -32,7 +32,7 @@ def test_R8_rebuild_gives_the_same_answers_without_the_model(swift_path: Path) -
             forge.add(fill(swift_path / f"docs{start}", 60)[start : start + 20], project="p")
         before, calls = tops(forge), embedder.calls
         stages = [event.stage for event in forge.rebuilding(project="p")]
-        assert stages[0] == "rebuilding keyword" and embedder.calls == calls
+        assert stages[0] == "rebuilding keyword index" and embedder.calls == calls
         assert tops(forge) == before
         shutil.rmtree(swift_path / "workspace" / "indexes")
         assert tops(forge) == before and embedder.calls == calls

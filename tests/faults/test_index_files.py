@@ -175,7 +175,7 @@ def test_writers_are_killed_at_any_moment(swift_path: Path, monkeypatch: pytest.
             os.kill(pid, signal.SIGKILL)
         with os.fdopen(told, "rb") as file:
             messages = file.read()
-        os.waitpid(pid, 0)
+        assert os.WIFSIGNALED(os.waitpid(pid, 0)[1]), "it did not die by our hand"
         if messages:
             durable = int.from_bytes(messages[-4:], "big")
         steps += len(messages) // 4

@@ -231,11 +231,9 @@ def pieces(sources: Sequence[R], living: Sequence[Mask | None], cap: int) -> Ite
         for rows, mask in zip(sources, living, strict=True)
     ]
     source = np.repeat(np.arange(len(sources)), [len(some) for some in rows])
-    row = np.concatenate([*rows, np.empty(0, dtype=np.intp)])
-    keys = np.concatenate([*(s.keys[some] for s, some in zip(sources, rows, strict=True)), np.empty(0, np.int64)])
-    documents = np.concatenate(
-        [*(s.documents[some] for s, some in zip(sources, rows, strict=True)), np.empty(0, np.int64)]
-    )
+    row = np.concatenate(rows)
+    keys = np.concatenate([its.keys[some] for its, some in zip(sources, rows, strict=True)])
+    documents = np.concatenate([its.documents[some] for its, some in zip(sources, rows, strict=True)])
     order = last_of_each(keys)
     for start in range(0, len(order), cap):
         part = order[start : start + cap]
@@ -305,16 +303,8 @@ def stamp_of(path: Path | str) -> Stamp:
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
-class Segment(Protocol):
-    """An opened segment."""
-
-    @property
-    def keys(self) -> Keys: ...
-    @property
-    def documents(self) -> Keys: ...
-
-
-S = TypeVar("S", bound=Segment)
+S = TypeVar("S", bound=Rows)
+"""An opened segment."""
 V = TypeVar("V")
 
 
@@ -655,6 +645,7 @@ class SegmentIndex(ABC, Generic[R, S, V]):
 
     def pending(self) -> bool:
         """Whether another process still reads files that have left the index."""
+        assert self._writer == threading.get_ident(), "pending without the right to write"
         current = self._read_manifest()[0].epoch
         return any(self._read_by_others(epoch) for epoch in self._epochs() if epoch < current)
 
@@ -729,7 +720,9 @@ class SegmentIndex(ABC, Generic[R, S, V]):
                 if watermark != state.manifest.watermark:
                     self._swap(replace(state.manifest, watermark=watermark))
                 return
-            sizes = [record.living for record in records] + [len(put.keys)] * bool(len(put.keys))
+            sizes = [record.living for record in records]
+            if len(put.keys):
+                sizes.append(len(put.keys))
             merged = to_merge(sizes, self.cap)
             alone = [place for place in range(len(sizes)) if place not in merged]
             groups = [merged, *([place] for place in alone if place == len(records) or _mostly_dead(records[place]))]
@@ -748,17 +741,26 @@ class SegmentIndex(ABC, Generic[R, S, V]):
         new: list[Record] = []
         try:
             for place in leaving:
-                if not state.opened[records[place].name].verified:  # damage must not be copied under a new checksum
-                    self._compare(records[place])
+                if not state.opened[records[place].name].verified:
+                    self._insist(records[place])
             for group in filter(None, groups):
                 for piece in pieces([sources[at] for at in group], [living[at] for at in group], self.cap):
                     new.append(self._new_segment(piece))
             epoch = state.manifest.epoch + (1 if leaving else 0)
             self._swap(Manifest(self._fingerprint, watermark, epoch, (*kept, *new)))
-        except BaseException as problem:
+        except BaseException:
             self._discard(new)
-            if isinstance(problem, IndexLost):  # so that every reader knows, and the next writer builds it anew
-                self._manifest_path.unlink(missing_ok=True)
+            raise
+
+    def _insist(self, record: Record) -> None:
+        """Damage must not be copied under a new checksum: if there is any, the whole index is given up.
+
+        Every reader then knows, and the next writer builds it anew.
+        """
+        try:
+            self._compare(record)
+        except IndexLost:
+            self._manifest_path.unlink(missing_ok=True)
             raise
 
     def _rebuild(self, batches: Iterable[R], watermark: int) -> None:

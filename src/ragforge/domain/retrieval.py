@@ -40,6 +40,10 @@ class Filters:
     until: datetime | None = None
     """Changed before this moment."""
 
+    def __post_init__(self) -> None:
+        for name in ("documents", "source_types", "tags"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))  # a list is as good
+
     def __bool__(self) -> bool:
         return self != _NO_FILTERS
 
@@ -84,6 +88,8 @@ class Moment:
     generation: int
     chunks: int
     """The generation whose chunk rows are live."""
+    chunker: str
+    """Fingerprint of splitter and tokenizer: what the chunks depend on."""
     embedder: str
     """Fingerprint of the model whose vectors are live."""
     dimension: int | None

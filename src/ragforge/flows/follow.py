@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ragforge.domain.access import Scope
 from ragforge.domain.library import Change, Finding, Op, Progress
 from ragforge.domain.retrieval import IndexedText, KeywordRows, Moment, VectorRows
-from ragforge.errors import Busy, IndexLost, NotFound, RagforgeError
+from ragforge.errors import Busy, IndexLost, NotFound, RagforgeError, StoreError
 from ragforge.failpoints import failpoint
 from ragforge.ports import Catalog, Index, KeywordIndex, Unit, VectorIndex
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 STEP = 16_384
 """Changes applied together, at most: a keyword segment's worth."""
+
+_PAUSE = 10.0
+"""Seconds after which healing is tried again if it failed."""
 
 Terms = Callable[[IndexedText], tuple[str, ...]]
 
@@ -54,47 +58,75 @@ class Follow:
     """Keeps the indexes of all projects at the catalog's side."""
 
     def __init__(
-        self, catalog: Catalog, scope: Scope, indexes: Callable[[Moment], Indexes], terms: Terms, folder: Path
+        self,
+        catalog: Catalog,
+        scope: Scope,
+        indexes: Callable[[Moment], Indexes],
+        terms: Terms,
+        folder: Path,
+        engines: Collection[str],
     ) -> None:
         self._catalog = catalog
         self._scope = scope
         self._indexes = indexes
         self._terms = terms
         self._folder = folder
-        """Of all projects' local indexes: `<project>/<generation>/…`."""
+        """Of all projects' local indexes: `<project>/<generation>/<engine>`."""
+        self._engines = frozenset(engines)
+        """The folders of the engines that are chosen."""
+        self._pause: dict[str, float] = {}
+        """When healing may be tried again, where it failed."""
         self._healing: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
 
     # -- following
 
     def catch_up(self, project: str, generation: int | None = None, *, wait: bool = True) -> bool:
-        """Apply what the indexes have not seen. False if another process is at it and we did not wait."""
+        """Apply what the indexes have not seen. False if another process is at it and we did not wait.
+
+        One that fails does not keep the other from it.
+        """
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, project, generation)
-        done = [self._advance(lane, now, wait=wait) for lane in self._lanes(now)]
+        done, problems = [], []
+        for lane in self._lanes(now):
+            try:
+                done.append(self._advance(lane, now, wait=wait))
+            except StoreError as problem:
+                problems.append(problem)
+        if problems:
+            raise problems[0]
         return all(done)
 
     def _advance(self, lane: Lane, now: Moment, *, wait: bool) -> bool:
         with lane.index.writing(blocking=wait) as mine:
-            if not mine:
-                return False
-            watermark = self._watermark(lane)
-            while (applied := self._step(lane, now, watermark)) != watermark:
-                watermark = applied
-                failpoint("index.applied")
-            self._tell(lane, now, applied)
-        return True
+            if mine:
+                with suppress(NotFound):  # the generation was retired, or its project removed, meanwhile
+                    self._bring_up(lane, now)
+        return mine
+
+    def _bring_up(self, lane: Lane, now: Moment) -> None:
+        """Follow the log to its end as it is now; whoever writes on is followed next time."""
+        now, told = self._told(lane, now)
+        watermark = self._watermark(lane)
+        if watermark is not None and not now.forgotten <= watermark <= told:
+            watermark = None  # behind what was pruned, or ahead of what this catalog knows: it was restored
+        while watermark is None or watermark < now.seq:
+            watermark = self._step(lane, now, watermark)
+            failpoint("index.applied")
+        if watermark != told:
+            self._tell(lane, now, watermark)
 
     def _step(self, lane: Lane, now: Moment, watermark: int | None) -> int:
         """Apply some changes, or build anew. Returns how far the index is then."""
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, now.project, now.generation)
-            if watermark is None or watermark < now.forgotten:
+            if watermark is None:
                 lane.index.rebuild(self._all_rows(c, lane, now), now.seq)
                 return now.seq
             changes = c.passages.changes(self._scope, now, watermark, STEP)
             if not changes:
-                return watermark
+                return now.seq
             came, went = net(changes)
             rows = lane.some(c, now, came)
         lane.index.apply(rows, _keys(went), changes[-1].seq)
@@ -117,6 +149,12 @@ class Follow:
         finally:
             reader.release()
 
+    def _told(self, lane: Lane, now: Moment) -> tuple[Moment, int]:
+        """The generation as it is now, and how far the catalog was told that the index is; -1 if never."""
+        with self._catalog.read() as c:
+            now = c.passages.moment(self._scope, now.project, now.generation)
+            return now, c.changes.followed(self._scope, now.project, lane.index.engine, now.generation)
+
     def _tell(self, lane: Lane, now: Moment, watermark: int) -> None:
         """The catalog may prune what every index has passed."""
         with self._catalog.write() as c:
@@ -130,20 +168,26 @@ class Follow:
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, project)
         for lane in self._lanes(now):
-            yield from self._rebuilding(lane, now)
+            yield Progress(f"rebuilding {lane.name} index", 0, None)
+            rows = self._rebuild(lane, now)
+            yield Progress(f"rebuilt {lane.name} index", rows, rows, chunks=rows)
+        self.tidy()
 
-    def _rebuilding(self, lane: Lane, now: Moment) -> Iterator[Progress]:
-        yield Progress(f"rebuilding {lane.name}", 0, None)
+    def _rebuild(self, lane: Lane, now: Moment) -> int:
+        """Returns how many chunks it holds then."""
         with lane.index.writing(blocking=True):
-            watermark = self._step(lane, now, None)
-            self._tell(lane, now, watermark)
-        yield Progress(f"rebuilt {lane.name}", 1, 1)
+            self._tell(lane, now, self._step(lane, now, None))
+            reader = lane.index.pin()
+            try:
+                return reader.rows
+            finally:
+                reader.release()
 
     def heal_later(self, project: str) -> None:
         """Build what is lost while questions are answered with what is left. `finish` waits for it."""
         with self._lock:
             running = self._healing.get(project)
-            if running is not None and running.is_alive():
+            if running is not None and (running.is_alive() or time.monotonic() < self._pause.get(project, 0)):
                 return
             thread = threading.Thread(target=self._heal, args=(project,), name="ragforge-heal", daemon=True)
             self._healing[project] = thread
@@ -152,8 +196,8 @@ class Follow:
     def _heal(self, project: str) -> None:
         try:
             self.catch_up(project)
-        except RagforgeError:  # the next question says what is wrong
-            return
+        except (RagforgeError, OSError):  # the next question says what is wrong
+            self._pause[project] = time.monotonic() + _PAUSE
 
     def finish(self) -> None:
         """Wait until what is being healed is whole."""
@@ -165,25 +209,32 @@ class Follow:
     # -- leaving
 
     def erase(self, project: str) -> list[str]:
-        """Leave nothing of removed chunks in any index. Returns the engines that another process keeps from it."""
+        """Leave nothing of removed chunks in any index. Returns the engines that could not do so yet."""
+        self.tidy()
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, project)
+            unfinished = c.projects.building(self._scope, project)
+            building = None if unfinished is None else c.passages.moment(self._scope, project, unfinished.number)
+        if building is not None:
+            self.forget(building)  # it is not read yet, and whoever builds it begins anew
         return [lane.index.engine for lane in self._lanes(now) if not self._erase(lane, now)]
 
     def _erase(self, lane: Lane, now: Moment) -> bool:
-        self._advance(lane, now, wait=True)
-        with lane.index.writing(blocking=True):
-            return lane.index.erase()
+        try:
+            self._advance(lane, now, wait=True)
+            with lane.index.writing(blocking=True):
+                return lane.index.erase()
+        except StoreError:  # full disk, a server that is away: `check` tries again
+            return False
 
     def forget(self, now: Moment) -> None:
-        """A generation, or its whole project, is gone: so are its indexes."""
+        """A generation is gone: so are its indexes."""
         for lane in self._lanes(now):
             with lane.index.writing(blocking=True):
                 lane.index.drop()
-            lane.index.close()
 
     def tidy(self) -> None:
-        """Remove folders of projects and generations that are no more: a killed process may have left them."""
+        """Remove what no index uses: of projects and generations that are no more, of engines that are not chosen."""
         folders = list(self._folder.glob("*/*"))  # before asking: one that is made meanwhile is not among them
         with self._catalog.read() as c:
             wanted = {
@@ -198,6 +249,10 @@ class Follow:
         for folder in folders:
             if (folder.parent.name, folder.name) not in wanted:
                 shutil.rmtree(folder, ignore_errors=True)
+            else:
+                for engine in folder.iterdir():
+                    if engine.name not in self._engines:
+                        shutil.rmtree(engine, ignore_errors=True)
         for folder in self._folder.glob("*"):
             with suppress(OSError):  # not empty: in use
                 folder.rmdir()
@@ -218,36 +273,34 @@ class Follow:
                 problem = self._difference(lane, now)
                 if problem and repair:
                     self._tell(lane, now, self._step(lane, now, None))
-                held = "" if problem else self._still_held(lane)
-        except (Busy, NotFound) as refused:
+                    return Finding(subject, False, problem, hint, repaired=not self._difference(lane, now))
+                if problem:
+                    return Finding(subject, False, problem, hint)
+                erased = lane.index.erase()
+        except Busy as refused:
             return Finding(subject, True, refused.message, refused.hint, warning=True)
-        if problem:
-            return Finding(subject, False, problem, hint, repaired=repair)
-        return Finding(subject, True, held or "as the catalog", warning=bool(held))
+        except StoreError as refused:
+            return Finding(subject, False, refused.message, refused.hint)
+        held = "another process still reads files that hold removed text"
+        return Finding(subject, True, "as the catalog" if erased else held, warning=not erased)
 
     def _difference(self, lane: Lane, now: Moment) -> str:
-        if problems := lane.index.verify():
+        """What is wrong with the index, in words. One that was never built is built, not wrong."""
+        _, told = self._told(lane, now)
+        if told >= 0 and (problems := lane.index.verify()):
             return problems[0]
-        watermark = self._watermark(lane)
-        if watermark is None:
-            return "cannot be read"
-        while (applied := self._step(lane, now, watermark)) != watermark:
-            watermark = applied
-        self._tell(lane, now, applied)
+        self._bring_up(lane, now)
         reader = lane.index.pin()
         try:
             held = set(reader.keys().tolist())
             with self._catalog.read() as c:
-                changed, left = net(c.changes.since(self._scope, now.project, reader.watermark, STEP))
-                wanted = set(c.passages.keys(self._scope, c.passages.moment(self._scope, now.project, now.generation)))
+                now = c.passages.moment(self._scope, now.project, now.generation)
+                came, went = net(c.passages.changes(self._scope, now, reader.watermark, 1 << 31))
+                wanted = set(c.passages.keys(self._scope, now))
         finally:
             reader.release()
-        missing, extra = wanted - held - set(changed), held - wanted - left
+        missing, extra = wanted - held - set(came), held - wanted - went
         return "" if not missing and not extra else f"{len(missing)} chunks missing, {len(extra)} too many"
-
-    def _still_held(self, lane: Lane) -> str:
-        erased = lane.index.erase()
-        return "" if erased else "another process still reads files that hold removed text"
 
     # -- rows
 

@@ -43,25 +43,28 @@ class Reindex:
         if (chunker, embedder.card.fingerprint) == (project.chunker, project.embedder_fingerprint):
             self._abandon(scope, project)
             return
+        self.follow.tidy()  # what a killed one left might have the number of the new generation
         with self.catalog.write() as c:
             total = len(c.documents.summaries(scope, project.id))
             target = c.projects.begin(scope, project.id, strategy, chunker, embedder.card)
             before = c.passages.moment(scope, project.id)
         done = embedded = 0
+        indexed = False
         while True:  # again for what was added meanwhile
             for count in self._split_all(scope, project, target, embedder, cancel):
                 done += count
                 yield Progress("splitting", done, total, 0, embedded, time.monotonic() - began)
-            for count in self._embed_all(scope, project, target, embedder, cancel):
+            for count in self._embed_all(scope, project, target, embedder, cancel, announce=indexed):
                 embedded += count
                 yield Progress("embedding", total, total, 0, embedded, time.monotonic() - began)
             yield Progress("indexing", total, total, 0, embedded, time.monotonic() - began)
             self.follow.catch_up(project.id, target.number)
+            indexed = True
             if self._swap(scope, project, target):
                 break
         self.follow.forget(before)
-        self.follow.tidy()
         sweep(self.catalog, scope, project.id)
+        self.follow.tidy()
         yield Progress("done", total, total, 0, embedded, time.monotonic() - began)
 
     def _abandon(self, scope: Scope, project: Project) -> None:
@@ -71,6 +74,7 @@ class Reindex:
                 return
             c.projects.abandon(scope, project.id)
         sweep(self.catalog, scope, project.id)
+        self.follow.tidy()
 
     def _split_all(
         self, scope: Scope, project: Project, target: Generation, embedder: Embedder, cancel: Cancel
@@ -102,9 +106,19 @@ class Reindex:
                 c.documents.put_split(scope, project.id, target, file, pieces, hashes)
 
     def _embed_all(
-        self, scope: Scope, project: Project, target: Generation, embedder: Embedder, cancel: Cancel
+        self,
+        scope: Scope,
+        project: Project,
+        target: Generation,
+        embedder: Embedder,
+        cancel: Cancel,
+        *,
+        announce: bool,
     ) -> Iterator[int]:
-        """Embed every chunk that has no vector of the generation's model; how many at a time."""
+        """Embed every chunk that has no vector of the generation's model; how many at a time.
+
+        `announce`: the indexes have passed these chunks without their vectors, and must hear of them again.
+        """
         after = 0
         while True:
             cancel.check()
@@ -118,6 +132,8 @@ class Reindex:
             failpoint("reindex.embedding")
             with self.catalog.write() as c:
                 c.embeddings.put(scope, project.id, embedder.card, list(distinct), vectors)
+                if announce:
+                    c.documents.announce(scope, project.id, [chunk.key for chunk in pending])
             yield len(distinct)
 
     def _swap(self, scope: Scope, project: Project, target: Generation) -> bool:
@@ -127,5 +143,6 @@ class Reindex:
                 return False
             failpoint("reindex.swapping")
             c.projects.swap(scope, project.id)
+            c.changes.unfollow(scope, project.id, target.number)
         failpoint("reindex.swapped")
         return True

@@ -37,6 +37,7 @@ class Remove:
     workspace: Path
     erase: Callable[[str], list[str]]
     """Clears a project's indexes of what was removed; names those that another process still reads."""
+    drop_indexes: Callable[[str], object]
     write_state: Callable[[Scope, str], object]
 
     def __call__(self, scope: Scope, project: str, slug: str, documents: Sequence[str]) -> Iterator[Removal]:
@@ -46,16 +47,20 @@ class Remove:
 
     def whole_project(self, scope: Scope, project: str, slug: str) -> Iterator[Removal]:
         """Remove a project with all its documents, also those that are published meanwhile."""
+        self.drop_indexes(project)  # once, instead of clearing them of every batch
         while True:
             with self.catalog.write() as c:
                 left = [document.id for document in c.documents.all(scope, project)]
                 if not left:
                     c.projects.remove(scope, project)
                     break
-            yield from self(scope, project, slug, left)
+            for start in range(0, len(left), _BATCH):
+                yield from self._batch(scope, project, slug, left[start : start + _BATCH], erase=False)
         self.catalog.flush()
 
-    def _batch(self, scope: Scope, project: str, slug: str, documents: Sequence[str]) -> Iterator[Removal]:
+    def _batch(
+        self, scope: Scope, project: str, slug: str, documents: Sequence[str], *, erase: bool = True
+    ) -> Iterator[Removal]:
         with self.catalog.read() as c:
             found = c.documents.get(scope, project, documents)
             each = max(1, min(10, _TRACES // max(1, len(found))))
@@ -67,7 +72,7 @@ class Remove:
         for gone in removed:
             for blob in gone.blobs:
                 self.blobs.remove(blob)
-        held = tuple(f"{engine} index" for engine in self.erase(project))
+        held = tuple(f"{engine} index" for engine in self.erase(project)) if erase else ()
         self.write_state(scope, slug)
         flushed = self.catalog.flush()
         proof = scan(self.workspace, {item.document.id: item.traces for item in leaving})

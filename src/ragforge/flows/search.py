@@ -10,11 +10,11 @@ committed file is found at once, and a replaced one is never seen as both or nei
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from ragforge.domain.retrieval import (
     Decision,
     Degraded,
     Filters,
+    Keys,
     Moment,
     Passage,
     QueryWords,
@@ -38,7 +39,7 @@ from ragforge.domain.retrieval import (
     Tuning,
     Verdict,
 )
-from ragforge.errors import IndexLost, NotFound, RagforgeError, StoreError, UserError
+from ragforge.errors import BadVectors, IndexLost, NotFound, RagforgeError, StoreError, UserError
 from ragforge.flows.follow import Follow, Indexes, keyword_rows, net, vector_rows
 from ragforge.ports import Catalog, Embedder, KeywordReader, Reranker, Unit, VectorReader
 from ragforge.retrieve import fuse
@@ -65,8 +66,13 @@ PATIENT = 2_000
 """So many, and it waits for them."""
 SIDE_BY_SIDE = 50_000
 """From so many rows on, both engines are asked at once; below, handing over costs more than it saves."""
+EVERYTHING = 1 << 31
 MOST = 1_000
 """Passages one question can bring."""
+MEANT = 8_000
+"""Characters of a question that its meaning is taken from."""
+FUSIONS = ("weighted", "rrf")
+Answer = TypeVar("Answer")
 SPARE = 5
 """Candidates read beyond k at first, in case some repeat others."""
 
@@ -111,12 +117,20 @@ class _Pins:
         return min(reader.watermark for reader in self.readers)
 
     @property
+    def highest(self) -> int:
+        return max(reader.watermark for reader in self.readers)
+
+    @property
     def rows(self) -> int:
         return max(reader.rows for reader in self.readers)
 
     def release(self) -> None:
         for reader in self.readers:
             reader.release()
+
+
+class _Unembedded(Exception):
+    """The question has no vector yet."""
 
 
 class _Behind(Exception):
@@ -151,10 +165,11 @@ class Search:
         self._embedder_of = embedder_of
         self._reranker = reranker
         self._results: Recent[Retrieved] = Recent(cached_questions)
-        self._vectors: Recent[Vector] = Recent(256)
+        self._vectors: Recent[tuple[Vector | Degraded, float]] = Recent(256)
         self._eligible: Recent[Allowed] = Recent(64)
         self._newcomers: Recent[Newcomers] = Recent(8)
         self._languages: Recent[tuple[str, ...]] = Recent(64)
+        self._seqs: dict[str, int] = {}
         self._moments: dict[str, Moment] = {}
         self._projects: dict[str, Project] = {}
         self._pool = ThreadPoolExecutor(8, "ragforge-search")
@@ -184,9 +199,33 @@ class Search:
             except NotFound:  # renamed, removed or with another model, unless it never was
                 self._moments.pop(project.id, None)
                 project = self._projects[name] = self._project(scope, name)
+            except _Unembedded:
+                self._embed(project, asked, cancel)
             except _Behind as behind:
-                caught_up = self._follow.catch_up(project.id, wait=behind.changes > PATIENT)
-                patience = PATIENT if not caught_up else 1 << 60
+                patience = self._after_catching_up(project.id, behind.changes)
+
+    def _after_catching_up(self, project: str, changes: int) -> int:
+        """How many changes may be searched beside the indexes now that they had their chance."""
+        try:
+            caught_up = self._follow.catch_up(project, wait=changes > PATIENT)
+        except StoreError:  # a writer holds the catalog, a server is away: all of them are searched beside
+            return EVERYTHING
+        return EVERYTHING if caught_up else PATIENT
+
+    def _embed(self, project: Project, asked: Asked, cancel: Cancel) -> None:
+        """The question's vector, while neither an index nor the catalog is held. What fails is said in the result."""
+        began = time.perf_counter()
+        key = (project.embedder_fingerprint, asked.question)
+        try:
+            vector: Vector | Degraded = self._embedder_of(project).embed_query(asked.question[:MEANT], cancel)
+        except RagforgeError as problem:
+            vector = Degraded("embedder", f"searched by words alone: {problem.message}", problem.hint)
+        self._vectors.put(key, (vector, (time.perf_counter() - began) * 1000))
+
+    def forget(self, project: str) -> None:
+        """What is remembered of a project's texts goes."""
+        self._results.forget(project)
+        self._newcomers.forget(project)
 
     # -- the indexes
 
@@ -211,7 +250,9 @@ class Search:
             self._follow.catch_up(project)
             pins = self._try_to_pin(now)
         if not pins.readers:
-            raise StoreError(pins.degraded[0].message, hint="ragforge rebuild builds the indexes anew")
+            raise StoreError(
+                "neither index can be read", hint="ragforge check tells more, ragforge rebuild builds them"
+            )
         if pins.lost:
             self._follow.heal_later(project)
         return pins
@@ -228,12 +269,12 @@ class Search:
             pins.keywords = indexes.keywords.pin()
         except StoreError as problem:
             pins.lost |= isinstance(problem, IndexLost)
-            pins.degraded.append(_missing("keywords", "meaning", problem))
+            pins.degraded.append(_missing("keywords", problem))
         try:
             pins.vectors = indexes.vectors.pin()
         except StoreError as problem:
             pins.lost |= isinstance(problem, IndexLost)
-            pins.degraded.append(_missing("vectors", "words", problem))
+            pins.degraded.append(_missing("vectors", problem))
         return pins
 
 
@@ -269,15 +310,18 @@ class _Run:
 
     def answer(self, patience: int) -> Retrieved:
         """The result, from the cache if nothing changed since the same question."""
-        asked, now = self._asked, self._now
+        asked, now, search = self._asked, self._now, self._search
+        if search._seqs.get(now.project) != now.seq:  # what was remembered is of no use, and may hold removed text
+            search.forget(now.project)
+            search._seqs[now.project] = now.seq
         key = None
         if asked.vector is None and not asked.explain and not asked.fresh:
             key = (now.project, now.generation, now.seq, self._scope.clearance, asked)
-            if (known := self._search._results.get(key)) is not None:
+            if (known := search._results.get(key)) is not None:
                 return replace(known, cached=True, timings={"total": _milliseconds(self._began)})
         retrieved = self._retrieve(patience)
         if key is not None and not retrieved.degraded:
-            self._search._results.put(key, retrieved)
+            search._results.put(key, retrieved)
         return retrieved
 
     def _retrieve(self, patience: int) -> Retrieved:
@@ -305,24 +349,26 @@ class _Run:
             self._timings,
             context=context,
             trace=self._trace(words, candidates, chosen, decisions, alpha) if asked.explain else None,
-            notice="" if passages else self._nothing(words, allowed),
+            notice=self._long() if passages else self._nothing(words, allowed),
         )
 
     # -- what may be found
 
-    def _since_the_indexes(self, patience: int) -> tuple[Newcomers, Mapping[str, Collection[int]]]:
-        """Chunks the indexes do not hold yet, and for each index what it must not return."""
-        watermark = self._pins.watermark
-        if watermark >= self._now.seq:
-            return _NOBODY, {}
-        if watermark < self._now.forgotten:  # pinned just before the log was pruned
-            raise _Behind(PATIENT + 1)
-        changes = self._c.passages.changes(self._scope, self._now, watermark, patience + 1)
+    def _since_the_indexes(self, patience: int) -> tuple[Newcomers, Keys | None]:
+        """Chunks the indexes do not hold yet, and those they must not return."""
+        watermark, now = self._pins.watermark, self._now
+        if watermark == now.seq == self._pins.highest:
+            return _NOBODY, None
+        if watermark < now.forgotten or self._pins.highest > now.seq:  # pruned just now, or of another catalog
+            raise _Behind(EVERYTHING)
+        changes = self._c.passages.changes(self._scope, now, watermark, patience + 1)
         if len(changes) > patience:
             raise _Behind(len(changes))
         self._behind = len(changes)
         came, went = net(changes)
-        return self._newcomers(came), {"all": (*came, *went)}
+        if not came and not went:
+            return _NOBODY, None
+        return self._newcomers(came), np.array(sorted((*came, *went)), np.int64)
 
     def _newcomers(self, came: Collection[int]) -> Newcomers:
         if not came:
@@ -338,7 +384,7 @@ class _Run:
             search._newcomers.put(key, known)
         return known
 
-    def _allowed(self, hidden: Mapping[str, Collection[int]]) -> Allowed:
+    def _allowed(self, hidden: Keys | None) -> Allowed:
         """The documents the asker may find, as the shorter of allow and deny."""
         search, now = self._search, self._now
         key = (now.project, now.generation, now.seq, self._scope.clearance, self._asked.filters)
@@ -348,57 +394,55 @@ class _Run:
             documents = np.array(sorted(no if deny else yes), np.int64)
             allowed = Allowed(None if deny and not no else documents, deny)
             search._eligible.put(key, allowed)
-        keys = hidden.get("all")
-        return replace(allowed, hidden=np.array(sorted(keys), np.int64)) if keys else allowed
+        return allowed if hidden is None else replace(allowed, hidden=hidden)
 
     # -- both engines
 
     def _engines(
         self, allowed: Allowed, new: Newcomers
     ) -> tuple[QueryWords, Vector | None, tuple[Ranked | None, Ranked | None]]:
-        """Words and meaning, side by side where it pays: while the question is embedded, or in large indexes."""
-        vectors, words = self._pins.vectors, self._words()
-        found: Ranked | None = None
-        pending: Future[Ranked | None] | None = None
-        large = self._pins.rows > SIDE_BY_SIDE
-        if vectors is not None and (large or not self._has_vector()):
-            pending = self._search._pool.submit(self._by_words, words, allowed, new)
-        else:
-            found = self._by_words(words, allowed, new)
-        query = self._query() if vectors is not None else None
-        near = self._by_meaning(query, allowed, new)
-        if pending is not None:
-            found = pending.result()
+        """Words and meaning, side by side in large indexes."""
+        query = self._query() if self._pins.vectors is not None else None
+        words = self._guarded("keywords", self._words) or query_words(self._asked.question)
+        if query is None or self._pins.rows < SIDE_BY_SIDE:
+            return words, query, (self._by_words(words, allowed, new), self._by_meaning(query, allowed, new))
+        pending = self._search._pool.submit(self._by_words, words, allowed, new)
+        try:
+            near = self._by_meaning(query, allowed, new)
+        finally:
+            found = pending.result()  # whatever happens: the pins must outlive it
         return words, query, (found, near)
 
     def _by_words(self, words: QueryWords, allowed: Allowed, new: Newcomers) -> Ranked | None:
         reader, began = self._pins.keywords, time.perf_counter()
         if reader is None:
             return None
-        try:
-            return keyword_candidates(reader, words, self._asked.tuning.keyword_candidates, allowed, new)
-        except IndexLost as problem:
-            self._lost("keywords", "meaning", problem)
-            return None
-        finally:
-            self._timings["keywords"] = _milliseconds(began)
+        k = self._asked.tuning.keyword_candidates
+        found = self._guarded("keywords", lambda: keyword_candidates(reader, words, k, allowed, new))
+        self._timings["keywords"] = _milliseconds(began)
+        return found
 
     def _by_meaning(self, query: Vector | None, allowed: Allowed, new: Newcomers) -> Ranked | None:
         reader, began = self._pins.vectors, time.perf_counter()
         if reader is None or query is None:
             return None
-        try:
-            return vector_candidates(reader, query, self._asked.tuning.vector_candidates, allowed, new)
-        except StoreError as problem:
-            self._lost("vectors", "words", problem)
-            return None
-        finally:
-            self._timings["vectors"] = _milliseconds(began)
+        tuning = self._asked.tuning
+        enough = tuning.k <= tuning.keyword_candidates + tuning.vector_candidates
+        k = tuning.vector_candidates if enough else tuning.k + SPARE
+        found = self._guarded("vectors", lambda: vector_candidates(reader, query, k, allowed, new))
+        self._timings["vectors"] = _milliseconds(began)
+        return found
 
-    def _lost(self, part: str, other: str, problem: StoreError) -> None:
-        self._degraded.append(_missing(part, other, problem))
-        if isinstance(problem, IndexLost):
-            self._search._follow.heal_later(self._now.project)
+    def _guarded(self, part: str, ask: Callable[[], Answer]) -> Answer | None:
+        """What an index answers. If it cannot, that is said, the other one's answer has to do, and it is healed."""
+        try:
+            return ask()
+        except StoreError as problem:
+            if all(missing.part != part for missing in self._degraded):
+                self._degraded.append(_missing(part, problem))
+            if isinstance(problem, IndexLost):
+                self._search._follow.heal_later(self._now.project)
+            return None
 
     def _words(self) -> QueryWords:
         reader = self._pins.keywords
@@ -410,34 +454,34 @@ class _Run:
             self._search._languages.put(key, languages)
         return query_words(self._asked.question, languages)
 
-    def _has_vector(self) -> bool:
-        return self._asked.vector is not None or self._search._vectors.get(self._vector_key()) is not None
-
-    def _vector_key(self) -> tuple[str, str]:
-        return self._now.embedder, self._asked.question
-
     def _query(self) -> Vector | None:
-        """The question's vector; None, and it is said, if the model does not answer."""
-        if self._asked.vector is not None:
-            return self._asked.vector
-        began = time.perf_counter()
-        vectors, key = self._search._vectors, self._vector_key()
-        if (known := vectors.get(key)) is not None:
-            return known
-        try:
-            vector = self._search._embedder_of(self._project).embed_query(self._asked.question, self._cancel)
-        except RagforgeError as problem:
-            self._degraded.append(Degraded("embedder", f"searched by words alone: {problem.message}", problem.hint))
-            return None
-        finally:
-            self._timings["embed"] = _milliseconds(began)
-        vectors.put(key, vector)
+        """The question's vector; None, and it is said, if the model did not answer."""
+        vector = self._asked.vector
+        if vector is None:
+            known = self._search._vectors.get((self._now.embedder, self._asked.question))
+            if known is None:
+                raise _Unembedded
+            told, self._timings["embed"] = known
+            if isinstance(told, Degraded):
+                self._search._vectors.forget(self._now.embedder)  # it may answer next time
+                self._degraded.append(told)
+                return None
+            vector = told
+        if self._now.dimension is not None and vector.shape != (self._now.dimension,):
+            raise BadVectors(
+                f"the question's vector has the shape {vector.shape}, not {self._now.dimension} numbers",
+                hint="embed the question with the project's own model",
+            )
         return vector
 
     # -- from candidates to passages
 
     def _alpha(self) -> float:
-        return self._now.fusion_weight if self._asked.tuning.alpha is None else self._asked.tuning.alpha
+        """Share of the vectors. Ranks need no measured one: each list counts the same."""
+        tuning = self._asked.tuning
+        if tuning.alpha is not None:
+            return tuning.alpha
+        return 0.5 if tuning.fusion == "rrf" else self._now.fusion_weight
 
     def _fuse(
         self,
@@ -457,8 +501,8 @@ class _Run:
             unknown_meaning = np.array(legs.unknown_to_vectors, np.int64)
             legs = fuse.fill(
                 legs,
-                keyword_scores(keywords, words, unknown_words, new),
-                vector_scores(vectors, query, unknown_meaning, new),
+                self._guarded("keywords", lambda: keyword_scores(keywords, words, unknown_words, new)),
+                self._guarded("vectors", lambda: vector_scores(vectors, query, unknown_meaning, new)),
             )
         return fuse.weighted(legs, alpha)
 
@@ -475,7 +519,8 @@ class _Run:
                 self._degraded.append(Degraded("reranker", f"not reranked: {problem.message}", problem.hint))
                 return candidates
             self._read([each.key for each in candidates[:first]])
-            candidates = [each for each in candidates[:first] if each.key in self._stored] + candidates[first:]
+            readable = [each for each in candidates[:first] if each.key in self._stored]
+            candidates, first = readable + candidates[first:], len(readable)
             ranked, told, missing = rerank(
                 candidates, self._stored, reranker, self._asked.question, first, self._cancel
             )
@@ -571,14 +616,17 @@ class _Run:
 
     def _nothing(self, words: QueryWords, allowed: Allowed) -> str:
         """Why nothing was found, in a sentence."""
-        if not self._pins.rows and not self._behind:
-            return "nothing was searched: the project holds no text yet"
         if allowed.documents is not None and not allowed.deny and not len(allowed.documents):
-            what = "matches the filters" if self._asked.filters else "is ON and open to you"
+            what = "matches the filters" if self._asked.filters else "has text, is ON and is open to you"
             return f"nothing was searched: no file of the project {what}"
         if not words and self._pins.vectors is None:
             return "nothing was found: the question has no words to look for"
         return "nothing was found: no passage has a word or a meaning of the question"
+
+    def _long(self) -> str:
+        if len(self._asked.question) <= MEANT or self._asked.vector is not None:
+            return ""
+        return f"the question is long: its meaning was taken from the first {MEANT:,} characters"
 
     def _took(self, stage: str) -> None:
         now = time.perf_counter()
@@ -588,19 +636,30 @@ class _Run:
 _NOBODY = Newcomers(np.empty(0, np.int64), np.empty(0, np.int64), (), np.empty((0, 0), np.float32))
 
 
-def _missing(part: str, other: str, problem: StoreError) -> Degraded:
+def _missing(part: str, problem: StoreError) -> Degraded:
+    other = {"keywords": "meaning", "vectors": "words"}[part]
     again = "; it is being built anew" if isinstance(problem, IndexLost) else ""
     hint = problem.hint or "ragforge check tells more"
     return Degraded(part, f"searched by {other} alone: {problem.message}{again}", hint)
 
 
 def _require_sense(asked: Asked) -> None:
+    tuning = asked.tuning
     if not asked.question.strip():
         raise UserError("the question is empty", hint='ragforge search "refund window"')
-    if not 1 <= asked.tuning.k <= MOST:
-        raise UserError(f"k is {asked.tuning.k:,}; it can be 1 to {MOST:,}", hint="use --k 10")
-    if asked.tuning.alpha is not None and not 0 <= asked.tuning.alpha <= 1:
-        raise UserError(f"alpha is {asked.tuning.alpha:g}; it can be 0 to 1", hint="0 is words alone, 1 meaning alone")
+    if not 1 <= tuning.k <= MOST:
+        raise UserError(f"k is {tuning.k:,}; it can be 1 to {MOST:,}", hint="use --k 10")
+    if tuning.alpha is not None and not 0 <= tuning.alpha <= 1:
+        raise UserError(f"alpha is {tuning.alpha:g}; it can be 0 to 1", hint="0 is words alone, 1 meaning alone")
+    if tuning.fusion not in FUSIONS:
+        raise UserError(f"no fusion called {tuning.fusion!r}", hint=f"use {' or '.join(FUSIONS)}")
+    if not 0 < tuning.duplicates <= 1:
+        raise UserError(
+            f"duplicates is {tuning.duplicates:g}; it can be above 0, to 1", hint="1 drops only the same text"
+        )
+    for name in ("keyword_candidates", "vector_candidates", "rerank_candidates", "context_chunks", "context_tokens"):
+        if getattr(tuning, name) < 1:
+            raise UserError(f"{name} is {getattr(tuning, name)}; it must be at least 1", hint=f"leave out {name}")
 
 
 def _milliseconds(since: float) -> float:

@@ -37,7 +37,7 @@ class JobRunner:
         payload: Mapping[str, Any],
         events: Iterator[Event],
         cancel: Cancel,
-    ) -> Iterator[Event]:
+    ) -> Generator[Event, None, None]:
         """Pass the work's events on, keeping the job's lease and progress. A cancelled job stops the work."""
         with self.catalog.write() as c:
             job = c.jobs.enqueue(scope, project, kind, {**payload, FOREGROUND: True})

@@ -32,5 +32,11 @@ class Recent(Generic[Value]):
             while len(self._values) > self._size:
                 self._values.popitem(last=False)
 
+    def forget(self, first: object) -> None:
+        """Drop what has a key that begins so."""
+        with self._lock:
+            for key in [key for key in self._values if isinstance(key, tuple) and key[0] == first]:
+                del self._values[key]
+
     def __len__(self) -> int:
         return len(self._values)

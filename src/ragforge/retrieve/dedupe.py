@@ -1,12 +1,13 @@
 """Chunks that say the same, word for word or nearly so: the best one stays.
 
 A text is compared as the set of its shingles, every eight bytes of it without spaces and capitals. Two texts repeat
-each other when they share most of the shingles that they have together. Neighbouring windows, which overlap by a
-fifth, are far from that.
+each other when they share most of the shingles that they have together, and their figures are the same: "within 30
+days" is no repetition of "within 14 days". Neighbouring windows, which overlap by a fifth, are far from all that.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
@@ -23,6 +24,7 @@ Shingles: TypeAlias = "npt.NDArray[np.uint64]"
 _WIDTH = 8
 """Bytes of a shingle. They fit an integer, so nothing needs hashing."""
 _SPACES = b" \t\n\r\v\f"
+_FIGURES = re.compile(rb"\d+")
 _SKETCH_BITS = 11
 _SCATTER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(64 - _SKETCH_BITS)
@@ -75,10 +77,11 @@ class _Seen:
 class _Text:
     """A text as its shingles, and a sketch of them: a bit is set for each, and many share one."""
 
-    __slots__ = ("_distinct", "_passage", "_shingles", "_sketch")
+    __slots__ = ("_content", "_distinct", "_passage", "_shingles", "_sketch")
 
     def __init__(self, passage: StoredPassage, content: bytes) -> None:
         self._passage = passage
+        self._content = content
         self._shingles: Shingles = np.ndarray(
             max(0, len(content) - _WIDTH + 1), dtype=np.uint64, buffer=content, strides=(1,)
         )
@@ -91,6 +94,7 @@ class _Text:
         # such a one. So the sketches prove of nearly all others that there is no need to look at the shingles.
         sketch, few = self._sketch, len(self._shingles) * (1 - threshold) + 1  # one more, for what rounding takes
         near = [other for other in others if (sketch ^ other._sketch).bit_count() * threshold <= few]
+        near = [other for other in near if other._figures() == self._figures()]
         shares = [(self._shares_with(other), other._passage) for other in near]
         share, passage = max(shares, key=itemgetter(0), default=(-1.0, self._passage))
         return (passage, share) if share >= threshold else None
@@ -101,6 +105,9 @@ class _Text:
         both.sort()
         common = int(np.count_nonzero(both[1:] == both[:-1]))
         return common / (len(both) - common) if common else 0.0
+
+    def _figures(self) -> list[bytes]:
+        return _FIGURES.findall(self._content)
 
     def _set(self) -> Shingles:
         if self._distinct is None:

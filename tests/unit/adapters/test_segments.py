@@ -53,6 +53,11 @@ def apply(index: SnapshotIndex, put: VectorRows, removed: Keys, watermark: int) 
         index.apply(put, removed, watermark)
 
 
+def pending(index: SnapshotIndex) -> bool:
+    with index.writing(blocking=True):
+        return index.pending()
+
+
 def keys_of(index: SnapshotIndex) -> list[int]:
     reader = index.pin()
     try:
@@ -328,7 +333,7 @@ def test_one_writer_among_threads_and_instances(tmp_path: Path) -> None:
 
 def test_writing_needs_the_right_to_write(tmp_path: Path) -> None:
     index = rebuilt(tmp_path / "i", 1)
-    for write in (lambda: index.apply(rows(2), NONE, 2), lambda: index.rebuild([], 2), index.erase):
+    for write in (lambda: index.apply(rows(2), NONE, 2), lambda: index.rebuild([], 2), index.erase, index.pending):
         with pytest.raises(AssertionError, match="right to write"):
             write()
     with index.writing(blocking=True), ThreadPoolExecutor(1) as pool, pytest.raises(AssertionError):
@@ -463,16 +468,16 @@ def test_erasing_waits_for_readers_of_other_processes(tmp_path: Path) -> None:
         with index.writing(blocking=True):
             assert not index.erase()
             assert not index.erase()
-        assert index.pending()
+        assert pending(index)
         assert ask(b"r") == b"2"  # it sees the new state and has let the old one go
-        assert not index.pending()
+        assert not pending(index)
         with index.writing(blocking=True):
             assert index.erase()
         assert ask(b"p") == b"2"
         apply(index, rows(4), np.array([3]), 3)
         with index.writing(blocking=True):
             assert not index.erase()
-    assert not index.pending()  # it is gone, and so is its hold
+    assert not pending(index)  # it is gone, and so is its hold
     with index.writing(blocking=True):
         assert index.erase()
     assert keys_of(index) == [1, 4]
@@ -506,9 +511,30 @@ def test_our_pinned_reader_keeps_another_process_from_saying_erased(tmp_path: Pa
     child = os.fork()
     if not child:
         other = SnapshotIndex(tmp_path / "i", "f")
-        os._exit(int(other.pending()))
+        os._exit(int(pending(other)))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
     reader.release()
+
+
+def test_a_state_that_goes_while_it_is_opened(tmp_path: Path) -> None:
+    """The files of the manifest just read are removed before they are opened: the next state is read."""
+    writer = rebuilt(tmp_path / "i", 1, 2, 3)
+
+    class Late(SnapshotIndex):
+        def _open(self, folder: Path, record: Record) -> Any:
+            if keys_of(writer) == [1, 2, 3]:
+                with writer.writing(blocking=True):
+                    writer.apply(rows(4), np.array([1]), 2)
+                    writer.erase()
+            return super()._open(folder, record)
+
+    late = Late(tmp_path / "i", "f")
+    reader = late.pin()
+    assert (reader.watermark, reader.keys().tolist()) == (2, [2, 3, 4])
+    reader.release()
+    late.close()
+    with writer.writing(blocking=True):
+        assert writer.erase()  # nothing of the state that went is held
 
 
 def test_readers_in_threads_while_one_writes(tmp_path: Path) -> None:

@@ -52,6 +52,14 @@ class SqlChanges:
         if not self._session.execute(sa.update(t.index_states).where(*where).values(state)).rowcount:
             self._session.insert_new(t.index_states, [{**key, **state}])
 
+    def followed(self, scope: Scope, project: str, engine: str, generation: int) -> int:
+        """How far we were told that an index is; -1 if never."""
+        row = self._session.project(scope, project)
+        state = t.index_states.c
+        where = (state.project == row.ord, state.engine == engine, state.generation == generation)
+        watermark = self._session.execute(sa.select(state.watermark).where(*where)).scalar()
+        return -1 if watermark is None else int(watermark)
+
     def unfollow(self, scope: Scope, project: str, keep: int) -> None:
         """Indexes of other generations than `keep` are gone."""
         row = self._session.project(scope, project)

@@ -18,6 +18,7 @@ from ragforge.adapters.catalog.publishing import (
     drop_unseen_failures,
     drop_unused_vectors,
     log_changes,
+    log_labels,
     name_by_source,
     remove_versions,
     split_rows,
@@ -31,7 +32,6 @@ from ragforge.domain.library import (
     Generation,
     KnownSource,
     Labels,
-    Op,
     Problem,
     Publication,
     Published,
@@ -151,6 +151,7 @@ class SqlDocuments:
         others = sa.select(sa.func.count()).where(t.sources.c.document == document.ord)
         if self._session.execute(others).scalar():
             name_by_source(self._session, [document.ord])
+            log_labels(self._session, row.ord, [document.ord])
             return Removed(tuple(drop_unseen_failures(self._session, [document.ord])))
         return self.remove(scope, project, document.id)
 
@@ -323,8 +324,7 @@ class SqlDocuments:
         values["updated_at"] = self._session.now()
         for batch in batches(keys):
             self._session.execute(sa.update(t.documents).where(t.documents.c.ord.in_(batch)).values(values))
-        meta = [{"project": row.ord, "op": str(Op.META), "document": key, "chunk": None} for key in keys]
-        self._session.insert(t.changes, meta)
+        log_labels(self._session, row.ord, keys)
 
     # -- a new generation
 
@@ -394,6 +394,18 @@ class SqlDocuments:
         self._session.insert(t.sections, sections)
         self._session.insert(t.chunks, chunks)
         log_changes(self._session, row.ord, [], [(version.document, chunk["ord"]) for chunk in chunks])
+
+    def announce(self, scope: Scope, project: str, chunks: Collection[int]) -> None:
+        """Log chunks again: an index that has passed them may not have found their vectors."""
+        row = self._session.project(scope, project)
+        self._session.lock(row.ord)
+        for batch in batches(chunks):
+            found = (
+                sa.select(t.versions.c.document, t.chunks.c.ord)
+                .join(t.versions, t.versions.c.ord == t.chunks.c.version)
+                .where(t.chunks.c.project == row.ord, t.chunks.c.ord.in_(batch))
+            )
+            log_changes(self._session, row.ord, [], [(r.document, r.ord) for r in self._session.execute(found)])
 
     def blobs(self, scope: Scope) -> Iterator[str]:
         """The names of all stored bytes that a version of a reachable project needs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -159,12 +160,12 @@ class SqlPassages:
 # Every question asks these: they are written out, for building and compiling them would take as long as running them.
 
 _MOMENT = """
-SELECT p.slug, p.ord, g.number, g.chunks, e.fingerprint, e.dimension, e.fusion_weight,
+SELECT p.slug, p.ord, g.number, g.chunks, g.chunker, e.fingerprint, e.dimension, e.fusion_weight,
        COALESCE((SELECT MAX(c.seq) FROM changes c WHERE c.project = p.ord), 0), p.forgotten
 FROM projects p
 JOIN generations g ON g.project = p.ord AND g.number = COALESCE(CAST(? AS INTEGER), p.generation)
 JOIN embedders e ON e.ord = g.embedder
-WHERE p.id = ?
+WHERE p.id = ? AND g.state <> 'retired'
 """
 
 _CHANGES = "SELECT seq, op, document, chunk FROM changes WHERE project = ? AND seq > ? ORDER BY seq LIMIT ?"
@@ -204,10 +205,15 @@ def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
     if filters.confidentiality is not None:
         conditions.append(documents.confidentiality <= int(filters.confidentiality))
     if filters.since is not None:
-        conditions.append(documents.updated_at >= milliseconds(filters.since))
+        conditions.append(documents.updated_at >= _milliseconds(filters.since))
     if filters.until is not None:
-        conditions.append(documents.updated_at < milliseconds(filters.until))
+        conditions.append(documents.updated_at < _milliseconds(filters.until))
     return conditions
+
+
+def _milliseconds(moment: datetime) -> int:
+    """A moment without a time zone is meant in UTC."""
+    return milliseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def _tagged(filters: Filters, stored: str) -> bool:

@@ -334,6 +334,7 @@ class Publisher:
             session.execute(sa.delete(t.documents).where(t.documents.c.ord.in_(rows.gone_documents)))
         name_by_source(session, self._left)
         log_changes(session, self._project, removed, rows.puts)
+        log_labels(session, self._project, {*(row["b_ord"] for row in updates), *self._left})
         drop_unused_vectors(session, self._project, [*rows.unused_hashes, *(text_hash for *_, text_hash in removed)])
         return drop_unseen_failures(session, {*self._left, *self._seen_again})
 
@@ -431,6 +432,12 @@ def log_changes(
     rows = [(Op.REMOVE, document, chunk) for document, chunk, _ in removed]
     rows += [(Op.PUT, document, chunk) for document, chunk in puts]
     session.insert(t.changes, [{"project": project, "op": str(o), "document": d, "chunk": c} for o, d, c in rows])
+
+
+def log_labels(session: Session, project: int, documents: Collection[int]) -> None:
+    """What is said of documents changed: their name, their labels, when they changed."""
+    rows = [{"project": project, "op": str(Op.META), "document": key, "chunk": None} for key in sorted(documents)]
+    session.insert(t.changes, rows)
 
 
 def drop_unused_vectors(session: Session, project: int, hashes: Collection[bytes]) -> int:

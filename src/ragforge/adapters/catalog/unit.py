@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Row, Table
+from sqlalchemy.exc import DBAPIError
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.domain.access import Scope
@@ -100,10 +101,19 @@ class Session:
             self.execute(sa.select(sa.func.pg_advisory_xact_lock(project)))
 
     def quick(self, statement: str, values: tuple[Any, ...]) -> Sequence[Sequence[Any]]:
-        """Rows of a statement as it is written, with `?` for its values."""
-        if self.connection.dialect.paramstyle != "qmark":
+        """Rows of a statement as it is written, with `?` for its values, straight from the driver."""
+        dialect = self.connection.dialect
+        if dialect.paramstyle != "qmark":
             statement = statement.replace("?", "%s")
-        return self.connection.exec_driver_sql(statement, values).fetchall()
+        errors = dialect.loaded_dbapi.Error
+        cursor = self.connection.connection.cursor()
+        try:
+            cursor.execute(statement, values)
+            return cursor.fetchall()
+        except errors as problem:
+            raise DBAPIError.instance(statement, values, problem, errors) from problem
+        finally:
+            cursor.close()
 
     def insert_new(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert the rows whose key is not there yet."""

@@ -201,13 +201,12 @@ class TantivyReader(SegmentReader[_Segment, _View]):
         terms = _terms(groups)
         if k < 1 or not terms or not self.rows:
             return _NOTHING
-        with reading(TantivyIndex.engine):
-            complete = _NOTHING
-            if 2 <= len(groups) <= _GROUPS:
-                complete = self._top(_of_every(groups), k, allowed)
-                if len(complete) == k:
-                    return complete
-            some = self._top([(Occur.Should, _term(term)) for term in terms], k, allowed)
+        complete = _NOTHING
+        if 2 <= len(groups) <= _GROUPS:
+            complete = self._top(_of_every(groups), k, allowed)
+            if len(complete) == k:
+                return complete
+        some = self._top([(Occur.Should, _term(term)) for term in terms], k, allowed)
         others = ~np.isin(some.keys, complete.keys)
         return Ranked(
             np.concatenate([complete.keys, some.keys[others]])[:k],
@@ -223,9 +222,8 @@ class TantivyReader(SegmentReader[_Segment, _View]):
         terms = _terms(_groups(words))
         scored: dict[int, float] = {}
         present = np.unique(keys[there]).tolist() if terms else []
-        with reading(TantivyIndex.engine):
-            for start in range(0, len(present), _ROWS_AT_ONCE):
-                scored |= self._scores(terms, present[start : start + _ROWS_AT_ONCE])
+        for start in range(0, len(present), _ROWS_AT_ONCE):
+            scored |= self._scores(terms, present[start : start + _ROWS_AT_ONCE])
         scores = np.array([scored.get(key, 0.0) for key in keys.tolist()], dtype=np.float32)
         scores[~there] = np.nan
         return scores
@@ -235,8 +233,7 @@ class TantivyReader(SegmentReader[_Segment, _View]):
         view, terms = self._state.view, _terms(_groups(words))
         rows = max(1, view.rows)
         average = view.terms / rows or 1.0
-        with reading(TantivyIndex.engine):
-            weights = {term: (1 + _K1) * _idf(rows, max(1, self._frequency(term))) for term in terms}
+        weights = {term: (1 + _K1) * _idf(rows, max(1, self._frequency(term))) for term in terms}
         scores = np.zeros(len(texts), dtype=np.float32)
         for place, text in enumerate(_texts(texts)):
             held = text.split(" ") if text else []
@@ -247,8 +244,7 @@ class TantivyReader(SegmentReader[_Segment, _View]):
 
     def holding(self, terms: Sequence[str]) -> dict[str, int]:
         """In how many rows each term occurs. Removed rows count only for terms of very many rows, until erased."""
-        with reading(TantivyIndex.engine):
-            return {term: self._living_frequency(_safe(term)) for term in terms}
+        return {term: self._living_frequency(_safe(term)) for term in terms}
 
     def terms_starting(self, prefix: str, limit: int) -> list[str]:
         """Terms that stand in the dictionary of any segment, so that a deletion can be proved."""
@@ -260,7 +256,10 @@ class TantivyReader(SegmentReader[_Segment, _View]):
 
     def _frequency(self, term: str) -> int:
         searcher = self._state.view.searcher
-        return searcher.doc_freq("words", term) if searcher is not None and term else 0
+        if searcher is None or not term:
+            return 0
+        with reading(TantivyIndex.engine):
+            return searcher.doc_freq("words", term)
 
     def _living_frequency(self, term: str) -> int:
         frequency = self._frequency(term)
@@ -303,7 +302,8 @@ class TantivyReader(SegmentReader[_Segment, _View]):
     def _hits(self, clauses: list[_Clause], limit: int) -> list[tuple[float, DocAddress]]:
         searcher = self._state.view.searcher
         assert searcher is not None
-        return searcher.search(Query.boolean_query(clauses), limit=limit, count=False).hits
+        with reading(TantivyIndex.engine):
+            return searcher.search(Query.boolean_query(clauses), limit=limit, count=False).hits
 
     def _kept(
         self, hits: list[tuple[float, DocAddress]], eligible: list[Eligible], hidden: Keys | None

@@ -1,0 +1,34 @@
+"""The same search on a catalog in Postgres, with the local indexes beside it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from ragforge.domain.access import Clearance
+from ragforge.domain.retrieval import Filters
+from ragforge.testing.postgres import TemporaryPostgres
+from tests.forge import faults, fill, open_forge, prose
+
+
+def test_words_and_meaning_filters_changes_and_removal(swift_path: Path, postgres: TemporaryPostgres) -> None:
+    url = postgres.create()
+    files = fill(swift_path / "docs", 12)
+    with open_forge(swift_path / "workspace", store__database_url=url) as forge:
+        forge.add(swift_path / "docs", project="p")
+        found = forge.explain("Page 7", project="p")
+        assert found.passages[0].name == "file0007.md" and found.degraded == () and found.context
+        assert found.passages[0].ranks.keys() == {"keywords", "vectors"}
+        forge.label(["file0007.md"], project="p", tags=["x"], confidentiality=Clearance.RESTRICTED)
+        tagged = forge.search("Page 3", project="p", filters=Filters(tags=("x",)))
+        assert {passage.name for passage in tagged.passages} == {"file0007.md"}
+        files[7].write_text(prose(700))
+        forge.add(files[7], project="p")
+        assert forge.search("Page 700", project="p").passages[0].name == "file0007.md"
+        (removal,) = forge.removing(["file0007.md"], project="p")
+        assert removal.remains == () and removal.pending == ()
+        assert "file0007.md" not in {passage.name for passage in forge.search("Page 700", project="p").passages}
+        shutil.rmtree(swift_path / "workspace" / "indexes")
+        assert forge.search("Page 3", project="p").passages[0].name == "file0003.md"
+        assert faults(forge) == []
+    postgres.drop(url)
