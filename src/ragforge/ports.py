@@ -90,6 +90,8 @@ class EmbedderCard:
     """ISO codes the model knows; None if all."""
     fusion_weight: float = 0.7
     """Share of the vector score in hybrid search (measured)."""
+    cosine_floor: float | None = None
+    """The cosine at which its texts have nothing in common, where that was measured."""
 
 
 class Embedder(Protocol):
@@ -307,8 +309,8 @@ class KeywordReader(IndexReader, Protocol):
         """The BM25 of each of these rows, zero where no term occurs; NaN where the index does not hold one."""
         ...
 
-    def score_new(self, words: QueryWords, texts: Sequence[Sequence[str]]) -> Scores:
-        """The BM25 that rows with these terms would have, by the index's own statistics."""
+    def score_new(self, words: QueryWords, rows: Sequence[Mapping[str, int]]) -> Scores:
+        """The BM25 that rows with these terms, each so often, would have by the index's own statistics."""
         ...
 
     def holding(self, terms: Sequence[str]) -> dict[str, int]:

@@ -143,8 +143,7 @@ def judge(engine: Engine, folder: Path, durable: int) -> None:
         assert mine  # the lock died with its holder
         assert index.erase()
     named = {segment.name for segment in index._read_manifest()[0].segments}
-    left = {path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("view-")}
-    assert left == named  # nothing of the killed one's rows
+    assert {path.name for path in folder.iterdir() if path.is_dir()} == named  # nothing of the killed one is left
     assert engine.answers(index.pin()) == engine.answers(fresh.pin())
     shutil.rmtree(folder.with_name("fresh"))
 
@@ -232,7 +231,7 @@ def survive(engine: Engine, folder: Path, seed: int) -> None:
     what = harm(folder, random.Random(seed))
     lost = []
     for index in (opened, later, opened):
-        began = time.monotonic()
+        began = time.process_time()
         try:
             reader = index.pin()
             assert reader.keys().tolist() == keys.tolist(), what
@@ -240,7 +239,7 @@ def survive(engine: Engine, folder: Path, seed: int) -> None:
             reader.release()
         except IndexLost as problem:
             lost.append(problem.message)
-        assert time.monotonic() - began < 5, what
+        assert time.process_time() - began < 1, what
     wrong = later.verify()
     assert wrong or not lost, (what, lost)
     with later.writing(blocking=True):

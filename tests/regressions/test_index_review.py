@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +33,7 @@ class Other(HashingEmbedder):
         self._card = replace(self._card, name="other", fingerprint="other/32")
         self.between = between
 
-    def embed(self, passages: list[Passage], cancel: Cancel) -> Matrix:  # type: ignore[override]
+    def embed(self, passages: Sequence[Passage], cancel: Cancel) -> Matrix:
         self.between()
         return super().embed(passages, cancel)
 

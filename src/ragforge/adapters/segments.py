@@ -49,7 +49,6 @@ _TIER = 4
 _DEAD_SHARE = 0.25
 """A segment with more dead rows than this is written again."""
 _ATTEMPTS = 100
-_VIEW_SECONDS = 60
 _FILTERS = 8
 """Masks of the document filters that were used last are kept."""
 
@@ -57,8 +56,7 @@ _SEGMENT_NAME = re.compile(r"[0-9a-f]{16}")
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _EPOCH_NAME = re.compile(r"epoch-(\d{1,18})")
-_PASSING_NAME = re.compile(r"(manifest|view)-[0-9a-f]{16}")
-"""Files of a writer before its swap, and folders that a reader needs while it opens."""
+_NEW_MANIFEST_NAME = re.compile(r"manifest-[0-9a-f]{16}")
 
 
 # -- the manifest
@@ -349,7 +347,7 @@ class State(Generic[S, V]):
         self.living = [_living(record) for record in manifest.segments]
         self.rows = sum(record.living for record in manifest.segments)
         self.view: V
-        """What the engine made of it."""
+        """What the engine made of its segments."""
         self._filters: list[tuple[Keys, bool, list[Eligible]]] = []
 
     def eligible(self, allowed: Allowed) -> list[Eligible]:
@@ -473,8 +471,8 @@ class SegmentIndex(ABC, Generic[R, S, V]):
         """Some of the rows."""
 
     @abstractmethod
-    def _view(self, state: State[S, V]) -> V:
-        """All that a state's readers share. Any `ValueError` or `OSError` means that it is lost."""
+    def _view(self, segments: Sequence[S]) -> V:
+        """What all readers of these segments share. Any `ValueError` or `OSError` means that they are lost."""
 
     @abstractmethod
     def _examine(self, state: State[S, V]) -> Iterator[str]:
@@ -556,8 +554,11 @@ class SegmentIndex(ABC, Generic[R, S, V]):
                 if self._manifest_stamp() != stamp:  # files of that epoch may be gone already
                     continue
                 state: State[S, V] = State(manifest, stamp, self._open_all(manifest, old), hold)
-                with reading(self.engine):
-                    state.view = self._view(state)
+                if old is not None and old.segments == state.segments:  # only rows died, or the watermark moved
+                    state.view = old.view
+                else:
+                    with reading(self.engine):
+                        state.view = self._view(state.segments)
                 hold.users += 1
                 return state
             except IndexLost:
@@ -900,8 +901,8 @@ class SegmentIndex(ABC, Generic[R, S, V]):
                 path = self._folder / name
                 if _SEGMENT_NAME.fullmatch(name) and name not in named:
                     shutil.rmtree(path)
-                elif _PASSING_NAME.fullmatch(name):
-                    _remove_passing(path)
+                elif _NEW_MANIFEST_NAME.fullmatch(name):
+                    path.unlink(missing_ok=True)
         except OSError as problem:
             raise cannot_write(self._folder, problem) from problem
         for epoch in self._epochs():
@@ -987,12 +988,3 @@ def _set_time(path: Path) -> int:
     now = time.time_ns()
     os.utime(path, ns=(now, now))
     return path.stat().st_mtime_ns
-
-
-def _remove_passing(path: Path) -> None:
-    if path.is_dir():
-        with suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > _VIEW_SECONDS:  # a younger one may be in use
-                shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

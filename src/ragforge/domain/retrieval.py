@@ -95,6 +95,8 @@ class Moment:
     dimension: int | None
     fusion_weight: float
     """Share of the vector score, as measured for the model."""
+    cosine_floor: float | None
+    """The cosine of texts that have nothing in common, where it was measured for the model."""
     seq: int
     forgotten: int
     """The log begins after this change: an index that is behind it cannot follow."""

@@ -10,6 +10,7 @@ committed file is found at once, and a replaced one is never seen as both or nei
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -380,7 +381,7 @@ class _Run:
             vectors = {key: vector for key, _, vector in c.passages.vectors_of(search._system, now, came)}
             unknown = bytes(4 * (now.dimension or 0))
             meaning = vector_rows([(key, 0, vectors.get(key, unknown)) for key in words.keys.tolist()], now.dimension)
-            known = Newcomers(words.keys, words.documents, words.terms, meaning.vectors)
+            known = Newcomers(words.keys, words.documents, tuple(map(Counter, words.terms)), meaning.vectors)
             search._newcomers.put(key, known)
         return known
 
@@ -504,7 +505,10 @@ class _Run:
                 self._guarded("keywords", lambda: keyword_scores(keywords, words, unknown_words, new)),
                 self._guarded("vectors", lambda: vector_scores(vectors, query, unknown_meaning, new)),
             )
-        return fuse.weighted(legs, alpha)
+        floor = self._now.cosine_floor
+        return fuse.weighted(
+            legs, alpha, vector_scale=fuse.share_of_range if floor is None else fuse.share_above(floor)
+        )
 
     def _rerank(self, candidates: list[Candidate], decisions: list[Decision]) -> list[Candidate]:
         name, first = self._asked.tuning.reranker, self._asked.tuning.rerank_candidates

@@ -85,6 +85,15 @@ def share_of_range(scores: Mapping[int, float]) -> Mapping[int, float]:
     return {key: (score - worst) / span for key, score in scores.items()}
 
 
+def share_above(floor: float) -> Scale:
+    """For cosines of a model whose floor is known: what lies above it, as part of all that could."""
+
+    def scale(scores: Mapping[int, float]) -> Mapping[int, float]:
+        return {key: max(score - floor, 0.0) / (1 - floor) for key, score in scores.items()}
+
+    return scale
+
+
 def weighted(
     legs: Legs, alpha: float, keyword_scale: Scale = share_of_best, vector_scale: Scale = share_of_range
 ) -> Fused:

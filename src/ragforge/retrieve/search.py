@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,8 @@ class Newcomers:
 
     keys: Keys
     documents: Keys
-    terms: tuple[tuple[str, ...], ...]
+    terms: tuple[Mapping[str, int], ...]
+    """Of each, its terms and how often they occur."""
     vectors: Matrix
 
     def those(self, allowed: Allowed) -> Newcomers:

@@ -14,7 +14,7 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from itertools import chain, islice
 from threading import Lock
@@ -113,6 +113,10 @@ _PIECE = re.compile(
         |{_LETTER}+(?:'{_LETTER}+)*""",
     re.VERBOSE,
 )
+_SIMPLE = re.compile(
+    r"""["'`(\[{*|<>=-]*  ([A-Za-z]?[a-z]{1,40}|[A-Z]{2,40}|[0-9]{1,20})  ["'`)\]}*|<>=.,;:!?-]*""", re.VERBOSE
+)
+"""One word or number between marks."""
 _CAMEL = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*")
 _ACRONYMS = re.compile(r"[A-Z]{2}s$")
 _NAME_AND_NUMBER = re.compile(r"([^\W\d_]{2,})(\d{2,})|(\d+)([^\W\d_]{1,3})")
@@ -322,15 +326,34 @@ def _folded(word: str) -> str:
 
 def _terms_of_piece(language: str, piece: str) -> tuple[str, ...]:
     """Everything a chunk with this piece can be found by."""
+    if simple := _SIMPLE.fullmatch(
+        piece
+    ):  # most are: then the way below leads to the same, but takes ten times as long
+        return (_term(simple[1].lower(), language),)
     terms: list[str] = []
+    words = _words(language)
     for token in _TOKEN.finditer(_plain(piece)):
+        if token.lastgroup == "word":
+            terms += words[token[0]]
+            continue
         if token.lastgroup == "run" and len(token[0]) > 1:
             terms += _UNIGRAM.findall(token[0])
-        parts = list(_parts(token))
-        for word in chain((part.word for part in parts), dict.fromkeys(chain.from_iterable(p.wholes for p in parts))):
-            # Who asks without accents may get another stem: devolucao is not stemmed as devolução is.
-            terms += dict.fromkeys((_term(word, language), _term(_folded(word), language)))
+        terms += _terms_of_parts(language, _parts(token))
     return tuple(terms)
+
+
+def _terms_of_word(language: str, word: str) -> tuple[str, ...]:
+    return tuple(_terms_of_parts(language, islice(_compound(word), _PARTS_OF_COMPOUND)))
+
+
+def _terms_of_parts(language: str, found: Iterable[_Part]) -> Iterator[str]:
+    parts = list(found)
+    for word in chain((part.word for part in parts), dict.fromkeys(chain.from_iterable(p.wholes for p in parts))):
+        term = _term(word, language)
+        yield term
+        # Who asks without accents may get another stem: devolucao is not stemmed as devolução is.
+        if not word.isascii() and (other := _term(_folded(word), language)) != term:
+            yield other
 
 
 def _parts_of_piece(piece: str) -> tuple[_Part, ...]:
@@ -383,6 +406,11 @@ class _Memo(dict[_Key, _Value]):
 
 
 _asked = _Memo(_parts_of_piece)
+
+
+@cache
+def _words(language: str) -> _Memo[str, tuple[str, ...]]:
+    return _Memo(partial(_terms_of_word, language))
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from ragforge.retrieve.fuse import (
     fill,
     merge,
     reciprocal_rank,
+    share_above,
     share_of_best,
     share_of_range,
     weighted,
@@ -209,3 +211,11 @@ def test_sixty_candidates_are_fused_in_a_fraction_of_a_millisecond() -> None:
     milliseconds = min(run() for _ in range(count(5, 30)))
     record("fuse", milliseconds=round(milliseconds, 3))
     assert milliseconds < 0.6  # 0.14 to 0.21 on a quiet machine
+
+
+@given(st.dictionaries(st.integers(0, 99), st.floats(-1, 1), max_size=9), st.floats(0, 0.9))
+def test_a_known_floor_keeps_order_and_bounds(scores: dict[int, float], floor: float) -> None:
+    scaled = share_above(floor)(scores)
+    assert scaled.keys() == scores.keys() and all(0 <= value <= 1.0001 for value in scaled.values())
+    order = sorted(scores, key=lambda key: (scores[key], key))
+    assert all(scaled[low] <= scaled[high] for low, high in pairwise(order))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import random
+import re
 import time
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from ragforge.domain.language import NAMES
 from ragforge.domain.retrieval import QueryWords
+from ragforge.retrieve import words
 from ragforge.retrieve.words import FINGERPRINT, LANGUAGE_MARKS, index_terms, languages_in, query_words
 from ragforge.testing.bm25 import Bm25
 
@@ -353,3 +355,11 @@ def test_other_terms_need_another_fingerprint() -> None:
     words, stemmers, _ = FINGERPRINT.split()
     assert words == "words/1"
     assert {"snowball/3.1.0": "556ed3f1d0f9"}.get(stemmers, digest) == digest
+
+
+@given(st.from_regex(words._SIMPLE, fullmatch=True), st.sampled_from(("en", "de", "fr", "ru")))
+def test_the_short_way_for_simple_words_leads_to_the_same(piece: str, language: str) -> None:
+    short = words._terms_of_piece(language, piece)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "_SIMPLE", re.compile("(?!)"))
+        assert words._terms_of_piece(language, piece) == short

@@ -160,7 +160,7 @@ class SqlPassages:
 # Every question asks these: they are written out, for building and compiling them would take as long as running them.
 
 _MOMENT = """
-SELECT p.slug, p.ord, g.number, g.chunks, g.chunker, e.fingerprint, e.dimension, e.fusion_weight,
+SELECT p.slug, p.ord, g.number, g.chunks, g.chunker, e.fingerprint, e.dimension, e.fusion_weight, e.cosine_floor,
        COALESCE((SELECT MAX(c.seq) FROM changes c WHERE c.project = p.ord), 0), p.forgotten
 FROM projects p
 JOIN generations g ON g.project = p.ord AND g.number = COALESCE(CAST(? AS INTEGER), p.generation)

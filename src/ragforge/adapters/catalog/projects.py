@@ -269,6 +269,7 @@ def embedder_key(session: Session, card: EmbedderCard) -> int:
             "name": card.name,
             "dimension": card.dimension,
             "fusion_weight": card.fusion_weight,
+            "cosine_floor": card.cosine_floor,
         }
         session.insert_new(t.embedders, [row])  # another may have been quicker
         key = session.execute(known).scalar_one()

@@ -69,6 +69,7 @@ embedders = Table(
     Column("name", Text, nullable=False),
     Column("dimension", Integer),
     Column("fusion_weight", Float, nullable=False, server_default="0.7"),
+    Column("cosine_floor", Float),
 )
 
 generations = Table(

@@ -58,7 +58,7 @@ class MiniLM:
         with self._model_path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()[:16]
         fingerprint = f"minilm/{digest}/{self._tokenizer.fingerprint}/{_VERSION}"
-        return EmbedderCard("minilm", fingerprint, DIMENSION, languages=("en",), fusion_weight=0.5)
+        return EmbedderCard("minilm", fingerprint, DIMENSION, languages=("en",), fusion_weight=0.7, cosine_floor=0.0)
 
     @property
     def tokenizer(self) -> FileTokenizer:

@@ -12,12 +12,12 @@ import json
 import math
 import mmap
 import os
-import secrets
 import shutil
 import tempfile
+import time
 from bisect import bisect_right
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, overload
@@ -45,6 +45,9 @@ _Clause: TypeAlias = tuple[Occur, Query]
 
 _ROWS = "rows"
 _META = "meta.json"
+_VIEW = "ragforge-view-"
+_VIEW_SECONDS = 60
+_MEMORY = Path("/dev/shm")  # noqa: S108 - the folders in it have random names and are ours alone
 _HEAP = 2_000_000_000
 """Bytes that tantivy may use before it would cut a segment of ours in two; it takes only what it needs."""
 _LONGEST_TERM = 65_530
@@ -101,10 +104,10 @@ class _Segment:
 class _View:
     """All segments opened as one tantivy index, in the order of their first keys."""
 
-    def __init__(self, state: State[_Segment, _View], folder: Path) -> None:
-        self.order = sorted(range(len(state.segments)), key=lambda place: int(state.segments[place].keys[0]))
-        self.segments = [state.segments[place] for place in self.order]
-        self.searcher = _open_together(folder, self.segments) if self.segments else None
+    def __init__(self, segments: Sequence[_Segment]) -> None:
+        self.order = sorted(range(len(segments)), key=lambda place: int(segments[place].keys[0]))
+        self.segments = [segments[place] for place in self.order]
+        self.searcher = _open_together(self.segments) if self.segments else None
         self.rows = sum(len(segment.keys) for segment in self.segments)
         self.terms = sum(segment.terms for segment in self.segments)
         pairs = zip(self.segments, self.segments[1:], strict=False)
@@ -181,8 +184,8 @@ class TantivyIndex(SegmentIndex[_Rows, _Segment, _View]):
             terms=record.facts.get("terms", 0),
         )
 
-    def _view(self, state: State[_Segment, _View]) -> _View:
-        return _View(state, self._folder)
+    def _view(self, segments: Sequence[_Segment]) -> _View:
+        return _View(segments)
 
     def _examine(self, state: State[_Segment, _View]) -> Iterator[str]:
         searcher = state.view.searcher
@@ -228,18 +231,18 @@ class TantivyReader(SegmentReader[_Segment, _View]):
         scores[~there] = np.nan
         return scores
 
-    def score_new(self, words: QueryWords, texts: Sequence[Sequence[str]]) -> Scores:
+    def score_new(self, words: QueryWords, rows: Sequence[Mapping[str, int]]) -> Scores:
         """The BM25 that rows with these terms would have here, computed as tantivy does, lengths rounded alike."""
         view, terms = self._state.view, _terms(_groups(words))
-        rows = max(1, view.rows)
-        average = view.terms / rows or 1.0
-        weights = {term: (1 + _K1) * _idf(rows, max(1, self._frequency(term))) for term in terms}
-        scores = np.zeros(len(texts), dtype=np.float32)
-        for place, text in enumerate(_texts(texts)):
-            held = text.split(" ") if text else []
-            norm = _K1 * (1 - _B + _B * _rounded_length(len(held)) / average)
-            counts = Counter(term for term in held if term in weights)
-            scores[place] = sum(weights[term] * count / (count + norm) for term, count in counts.items())
+        known = max(1, view.rows)
+        average = view.terms / known or 1.0
+        weights = {term: (1 + _K1) * _idf(known, max(1, self._frequency(term))) for term in terms}
+        scores = np.zeros(len(rows), dtype=np.float32)
+        for place, counts in enumerate(rows):
+            if held := [(weight, counts[term]) for term, weight in weights.items() if term in counts]:
+                length = sum(count for term, count in counts.items() if len(term) < _LONGEST_TERM // 4)
+                norm = _K1 * (1 - _B + _B * _rounded_length(length) / average)
+                scores[place] = sum(weight * count / (count + norm) for weight, count in held)
         return scores
 
     def holding(self, terms: Sequence[str]) -> dict[str, int]:
@@ -484,11 +487,11 @@ def _build(folder: Path, keys: list[int], documents: list[int], texts: list[str]
         path.unlink()
 
 
-def _open_together(folder: Path, segments: Sequence[_Segment]) -> tantivy.Searcher:
+def _open_together(segments: Sequence[_Segment]) -> tantivy.Searcher:
     """One searcher over all segments, by way of a folder that names their files and is needed only for this moment."""
     metas = [_meta(segment.folder) for segment in segments]
     meta = {**metas[0], "segments": [part for meta in metas for part in meta["segments"]]}
-    view = _make_view(folder)
+    view = _make_view()
     try:
         for segment in segments:
             for name in os.listdir(segment.folder):
@@ -514,14 +517,21 @@ def _meta(folder: Path) -> dict[str, Any]:
     return meta
 
 
-def _make_view(folder: Path) -> Path:
-    """Inside the index; elsewhere if its disk is full or read-only, since reading must go on."""
-    view = folder / f"view-{secrets.token_hex(8)}"
-    try:
-        view.mkdir(mode=0o700)
-    except OSError:
-        return Path(tempfile.mkdtemp(prefix="ragforge-view-"))
-    return view
+def _make_view() -> Path:
+    """In memory where that can be: making and removing names on a disk would take longer than all the rest."""
+    for parent in (_MEMORY, Path(tempfile.gettempdir())):
+        with suppress(OSError):
+            _remove_old_views(parent)
+            return Path(tempfile.mkdtemp(prefix=_VIEW, dir=parent))
+    raise OSError(errno.EROFS, "there is no place for a temporary folder")
+
+
+def _remove_old_views(parent: Path) -> None:
+    """Those of processes that were killed while they opened an index."""
+    for path in parent.glob(f"{_VIEW}*"):
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _VIEW_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 _NO_BLANKS = dict.fromkeys(map(ord, _BLANKS), "_")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedWriter
 from pathlib import Path
@@ -152,8 +152,8 @@ class SnapshotIndex(SegmentIndex[VectorRows, _Segment, None]):
             vectors=np.frombuffer(mapped, np.float32, rows * dimension, layout.vectors).reshape(rows, dimension),
         )
 
-    def _view(self, state: State[_Segment, None]) -> None:
-        if len({segment.vectors.shape[1] for segment in state.segments}) > 1:
+    def _view(self, segments: Sequence[_Segment]) -> None:
+        if len({segment.vectors.shape[1] for segment in segments}) > 1:
             raise ValueError("its segments have different dimensions")
 
     def _examine(self, state: State[_Segment, None]) -> Iterator[str]:

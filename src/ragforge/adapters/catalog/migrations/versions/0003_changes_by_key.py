@@ -15,7 +15,9 @@ def upgrade() -> None:
     op.add_column("changes", sa.Column("chunk", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=True))
     op.add_column("projects", sa.Column("forgotten", sa.BigInteger(), server_default="0", nullable=False))
     op.add_column("embedders", sa.Column("fusion_weight", sa.Float(), server_default="0.7", nullable=False))
-    op.execute("UPDATE embedders SET fusion_weight = 0.5 WHERE name = 'minilm'")
+    op.add_column("embedders", sa.Column("cosine_floor", sa.Float(), nullable=True))
+    op.execute("UPDATE embedders SET cosine_floor = 0 WHERE name = 'minilm'")
+    op.execute("UPDATE embedders SET fusion_weight = 0.45 WHERE name = 'wordllama'")
     op.execute(
         "UPDATE projects SET forgotten = "
         "COALESCE((SELECT MAX(seq) FROM changes WHERE changes.project = projects.ord), 0)"
