@@ -302,7 +302,7 @@ class VectorReader(IndexReader, Protocol):
 
 class KeywordReader(IndexReader, Protocol):
     def search(self, words: QueryWords, k: int, allowed: Allowed) -> Ranked:
-        """Rows that hold any of the terms, by BM25; those with a term of every group come first. None scores zero."""
+        """Rows that hold any of the terms, by BM25. Of a short question, those that hold every word come first."""
         ...
 
     def score(self, words: QueryWords, keys: Keys) -> Scores:

@@ -107,8 +107,11 @@ def test_any_history_gives_what_plain_bm25_finds(swift_path: Path, seed: int) ->
                 if (allowed.documents is None or (owners[key] in documents) != allowed.deny)
                 and (allowed.hidden is None or key not in hidden)
             ]
-            assert result.keys.tolist() == expected[:20]
-            np.testing.assert_allclose(result.scores, [oracle.score(query, key) for key in expected[:20]], rtol=1e-4)
+            assert set(result.keys.tolist()) <= set(expected)
+            scores = [(oracle.is_complete(query, key), oracle.score(query, key)) for key in result.keys.tolist()]
+            best = [(oracle.is_complete(query, key), oracle.score(query, key)) for key in expected[:20]]
+            np.testing.assert_allclose(scores, best, rtol=1e-5)  # rows as near as that may have changed places
+            np.testing.assert_allclose(result.scores, [score for _, score in best], rtol=1e-5)
     assert index.verify() == []
     index.close()
 
