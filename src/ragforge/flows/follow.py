@@ -25,9 +25,10 @@ from ragforge.ports import Catalog, Index, KeywordIndex, Unit, VectorIndex
 if TYPE_CHECKING:
     from ragforge.domain.retrieval import Keys
 
-STEP = 16_384
-"""Changes applied together, at most: a keyword segment's worth."""
+STEP = 8_192
+"""Changes applied together, at most: their texts and terms are held meanwhile."""
 
+_REPLACED = "not looked at: it was replaced just now"
 _PAUSE = 10.0
 """Seconds after which healing is tried again if it failed."""
 
@@ -99,11 +100,25 @@ class Follow:
         return all(done)
 
     def _advance(self, lane: Lane, now: Moment, *, wait: bool) -> bool:
-        with lane.index.writing(blocking=wait) as mine:
-            if mine:
-                with suppress(NotFound):  # the generation was retired, or its project removed, meanwhile
+        try:
+            with lane.index.writing(blocking=wait) as mine:
+                if mine:
                     self._bring_up(lane, now)
-        return mine
+            return mine
+        except NotFound:  # the generation was retired, or its project removed, meanwhile
+            return True
+        except StoreError:
+            if self._is_gone(now):  # so its folder was removed under us
+                return True
+            raise
+
+    def _is_gone(self, now: Moment) -> bool:
+        try:
+            with self._catalog.read() as c:
+                c.passages.moment(self._scope, now.project, now.generation)
+        except NotFound:
+            return True
+        return False
 
     def _bring_up(self, lane: Lane, now: Moment) -> None:
         """Follow the log to its end as it is now; whoever writes on is followed next time."""
@@ -277,9 +292,13 @@ class Follow:
                 if problem:
                     return Finding(subject, False, problem, hint)
                 erased = lane.index.erase()
+        except NotFound:  # a reindex swapped, or the project was removed, while we looked
+            return Finding(subject, True, _REPLACED)
         except Busy as refused:
             return Finding(subject, True, refused.message, refused.hint, warning=True)
         except StoreError as refused:
+            if self._is_gone(now):
+                return Finding(subject, True, _REPLACED)
             return Finding(subject, False, refused.message, refused.hint)
         held = "another process still reads files that hold removed text"
         return Finding(subject, True, "as the catalog" if erased else held, warning=not erased)

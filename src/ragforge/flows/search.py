@@ -9,6 +9,8 @@ committed file is found at once, and a replaced one is never seen as both or nei
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -174,6 +176,8 @@ class Search:
         self._moments: dict[str, Moment] = {}
         self._projects: dict[str, Project] = {}
         self._pool = ThreadPoolExecutor(8, "ragforge-search")
+        self._room = threading.BoundedSemaphore(max(2, os.cpu_count() or 2))
+        """As many searches at once as there are processors: more would only take the interpreter from each other."""
 
     def close(self) -> None:
         self._pool.shutdown()
@@ -189,7 +193,7 @@ class Search:
         while True:
             cancel.check()
             try:
-                with self._pinned(project.id) as pins, self._catalog.read() as c:
+                with self._room, self._pinned(project.id) as pins, self._catalog.read() as c:
                     now = c.passages.moment(scope, project.id)
                     if now.generation != pins.moment.generation:  # a reindex swapped just now
                         self._moments[project.id] = now

@@ -35,7 +35,7 @@ _FILE = "rows"
 _ALIGN = 64
 _BLOCK = 4_096
 """Rows that are coded and written at a time."""
-_EXACT_ROWS = 20_000
+_EXACT_ROWS = 4_096
 """Up to so many rows are compared exactly; more by their codes first."""
 _RESCORED = 100
 """Rows with the best codes that are compared exactly, at least; measured recall@10 is above .999."""

@@ -1,0 +1,198 @@
+"""What every peer's script shares: the data it is given, and the ways it is run.
+
+    python -m bench.search_peers.haystack quality DATA STORE    builds, and ranks every query
+    python -m bench.search_peers.haystack speed   DATA STORE    builds, and asks one after the other
+    python -m bench.search_peers.haystack threads DATA STORE    opens what was built, and asks from eight threads
+    python -m bench.search_peers.haystack cold    DATA STORE    opens what was built, and asks once
+
+DATA holds `passages.jsonl`, `vectors.npy`, `queries.jsonl` and `query_vectors.npy`; passages and vectors are ready
+made, so that every framework ranks the very same ones. The last line printed is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+CANDIDATES = 100
+"""Of each engine, where the framework lets one say so."""
+K = 10
+WARM_UP = 5
+MOST_QUERIES = 400
+MOST_SECONDS = 20.0
+THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question with its vector."""
+
+    id: str
+    text: str
+    vector: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Passages:
+    """What is searched."""
+
+    ids: Sequence[str]
+    texts: Sequence[str]
+    vectors: npt.NDArray[np.float32]
+    documents: Sequence[str]
+    """Of which document each is a part."""
+
+
+Search = Callable[[Query], list[str]]
+
+
+class Peer(Protocol):
+    """One framework: indexes passages into a folder, opens that folder, and searches in its documented ways."""
+
+    def build(self, passages: Passages, store: Path) -> None: ...
+    def open(self, store: Path) -> None: ...
+    def variants(self) -> dict[str, Search]:
+        """Its ways to fuse, the documented default first."""
+        ...
+
+
+class Vectors:
+    """The ready vector of a text: what stands behind each framework's own embedding interface."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, npt.NDArray[np.float32]] = {}
+
+    def learn(self, texts: Sequence[str], vectors: npt.NDArray[np.float32]) -> None:
+        self._known.update(zip(texts, vectors, strict=True))
+
+    def __getitem__(self, text: str) -> npt.NDArray[np.float32]:
+        return self._known[text]
+
+
+def passages(data: Path) -> Passages:
+    import numpy as np
+
+    rows = [json.loads(line) for line in (data / "passages.jsonl").open(encoding="utf-8")]
+    ids, texts, documents = ([row[name] for row in rows] for name in ("id", "text", "document"))
+    return Passages(ids, texts, np.load(data / "vectors.npy"), documents)
+
+
+def queries(data: Path) -> list[Query]:
+    import numpy as np
+
+    rows = [json.loads(line) for line in (data / "queries.jsonl").open(encoding="utf-8")]
+    vectors = np.load(data / "query_vectors.npy")
+    return [Query(row["id"], row["text"], vector) for row, vector in zip(rows, vectors, strict=True)]
+
+
+def first_query(data: Path) -> Query:
+    """The first query alone, so that a cold start does not pay for reading the others."""
+    import numpy as np
+
+    with (data / "queries.jsonl").open(encoding="utf-8") as file:
+        row = json.loads(file.readline())
+    return Query(row["id"], row["text"], np.array(np.load(data / "query_vectors.npy", mmap_mode="r")[0]))
+
+
+def quality(peer: Peer, data: Path, store: Path) -> dict[str, Any]:
+    peer.build(passages(data), store)
+    asked = queries(data)
+    return {name: {query.id: search(query)[:K] for query in asked} for name, search in peer.variants().items()}
+
+
+def speed(peer: Peer, data: Path, store: Path) -> dict[str, Any]:
+    given, asked = passages(data), queries(data)
+    began = time.process_time()
+    peer.build(given, store)
+    built = time.process_time() - began
+    search = next(iter(peer.variants().values()))
+    return {"build_cpu_s": round(built, 1), **one_thread(search, asked)}
+
+
+def threads(peer: Peer, data: Path, store: Path) -> dict[str, Any]:
+    asked = queries(data)
+    peer.open(store)
+    return many_threads(next(iter(peer.variants().values())), asked)
+
+
+def one_thread(search: Search, asked: Sequence[Query]) -> dict[str, Any]:
+    """CPU time of the whole process for each query: threads of the engine count too."""
+    for query in asked[:WARM_UP]:
+        search(query)
+    times: list[float] = []
+    began = time.monotonic()
+    for query in asked[WARM_UP : WARM_UP + MOST_QUERIES]:
+        cpu = time.process_time()
+        search(query)
+        times.append((time.process_time() - cpu) * 1e3)
+        if time.monotonic() - began > MOST_SECONDS:
+            break
+    times.sort()
+    return {
+        "queries": len(times),
+        "cpu_ms": round(sum(times) / len(times), 2),
+        "cpu_ms_p50": round(times[len(times) // 2], 2),
+        "cpu_ms_p95": round(times[int(len(times) * 0.95)], 2),
+    }
+
+
+def many_threads(search: Search, asked: Sequence[Query]) -> dict[str, Any]:
+    """Queries a second with several threads in one process, every query another one; and how many failed."""
+    for query in asked[:WARM_UP]:
+        search(query)
+    lock = threading.Lock()
+    waiting: Iterator[Query] = iter(asked[WARM_UP:])
+    done, failed = 0, 0
+    began, cpu = time.monotonic(), time.process_time()
+
+    def work() -> None:
+        nonlocal done, failed
+        while time.monotonic() - began < MOST_SECONDS:
+            with lock:
+                query = next(waiting, None)
+            if query is None:
+                return
+            try:
+                search(query)
+            except Exception:
+                with lock:
+                    failed += 1
+            else:
+                with lock:
+                    done += 1
+
+    workers = [threading.Thread(target=work) for _ in range(THREADS)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    seconds, cpu = time.monotonic() - began, time.process_time() - cpu
+    figures: dict[str, Any] = {f"qps_{THREADS}_threads": round(done / seconds, 1), "errors": failed}
+    if done:
+        figures["cpu_ms_in_threads"] = round(cpu / (done + failed) * 1e3, 2)
+    return figures
+
+
+def cold(peer: Peer, data: Path, store: Path) -> dict[str, Any]:
+    """CPU time of this process from its start to its first result."""
+    query = first_query(data)
+    peer.open(store)
+    found = next(iter(peer.variants().values()))(query)
+    seconds = time.process_time()
+    return {"cold_cpu_s": round(seconds, 2), "found": len(found)}
+
+
+def run(peer: Peer) -> None:
+    mode, data, store = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    modes = {"quality": quality, "speed": speed, "threads": threads, "cold": cold}
+    print(json.dumps(modes[mode](peer, data, store)))
