@@ -246,7 +246,8 @@ def _large(results: Mapping[str, Any]) -> str:
     ):
         rows.append([f"{title}: CPU s", *(_number(part.get(step, {}).get("cpu_s")) for part in parts)])
     rows.append(["models called", *(str(part["embedder_calls"]) for part in parts)])
-    rows.append(["most memory: MB", *(f"{part['rss_mb']:,}" for part in parts)])
+    rows.append(["cold start to the first result: CPU s", *(_number(part.get("cold_cpu_s")) for part in parts)])
+    rows.append(["memory of a process that searched once: MB", *(_number(part.get("cold_rss_mb")) for part in parts)])
     return "### Large projects, ours alone\n\n" + _table(rows)
 
 

@@ -12,6 +12,7 @@ made, so that every framework ranks the very same ones. The last line printed is
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import threading
 import time
@@ -184,12 +185,12 @@ def many_threads(search: Search, asked: Sequence[Query]) -> dict[str, Any]:
 
 
 def cold(peer: Peer, data: Path, store: Path) -> dict[str, Any]:
-    """CPU time of this process from its start to its first result."""
+    """CPU time and memory of this process from its start to its first result."""
     query = first_query(data)
     peer.open(store)
     found = next(iter(peer.variants().values()))(query)
-    seconds = time.process_time()
-    return {"cold_cpu_s": round(seconds, 2), "found": len(found)}
+    seconds, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"cold_cpu_s": round(seconds, 2), "cold_rss_mb": round(memory / 1e3), "found": len(found)}
 
 
 def run(peer: Peer) -> None:
