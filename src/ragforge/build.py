@@ -204,17 +204,12 @@ class Parts:
             from ragforge.adapters.rerankers.cross_encoder import CrossEncoder
 
             return CrossEncoder(self.settings.store.models_dir / "cross-encoder")
-        if ":" in name:
-            from ragforge.adapters.rerankers.provider import ProviderReranker
+        from ragforge.adapters.rerankers.provider import ProviderReranker
 
-            key = self.settings.secrets.get(f"{name.split(':')[0].upper()}_API_KEY")
-            reranker = ProviderReranker(name, key=key, base_url=self.settings.search.reranker_url or None)
-            self._exits.callback(reranker.close)
-            return reranker
-        raise UserError(
-            f"no reranker called {name!r}",
-            hint="use cosine, cross-encoder, or provider:model such as cohere:rerank-v3.5",
-        )
+        key = self.settings.secrets.get(f"{name.split(':')[0].upper()}_API_KEY")
+        reranker = ProviderReranker(name, key=key, base_url=self.settings.search.reranker_url or None)
+        self._exits.callback(reranker.close)
+        return reranker
 
     def embedder_of(self, project: Project) -> Embedder:
         """A project's embedder; refused if it would now give other vectors than those stored."""

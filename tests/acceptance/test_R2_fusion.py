@@ -23,6 +23,13 @@ FILES = {
 QUESTION = "refund window"
 
 
+class Unasked(HashingEmbedder):
+    """Must not be asked for the meaning of a question."""
+
+    def embed_query(self, text: str, cancel: Cancel) -> Vector:
+        raise AssertionError("words alone need no vector")
+
+
 @pytest.fixture
 def forge(swift_path: Path) -> Iterator[Ragforge]:
     folder = swift_path / "docs"
@@ -50,6 +57,27 @@ def test_R2_alpha_moves_from_words_to_meaning(forge: Ragforge, meaning: Vector) 
         for alpha in (0.0, 0.6, 1.0)
     }
     assert first == {0.0: "words.md", 0.6: "both.md", 1.0: "meaning.md"}
+
+
+@pytest.mark.parametrize("fusion", ["weighted", "rrf"])
+def test_R2_words_alone_brings_only_what_holds_one_and_needs_no_model(
+    swift_path: Path, forge: Ragforge, fusion: str
+) -> None:
+    words = Tuning(alpha=0, fusion=fusion)
+    assert names(forge.search(QUESTION, project="p", tuning=words)) == ["words.md", "both.md"]
+    with open_forge(swift_path / "workspace", Unasked(64)) as other:
+        assert names(other.search(QUESTION, project="p", tuning=words)) == ["words.md", "both.md"]
+
+
+def test_R2_words_alone_fill_k(swift_path: Path) -> None:
+    folder = swift_path / "many"
+    folder.mkdir()
+    for number in range(60):
+        (folder / f"{number}.md").write_text(f"Refund number {number} of the window with the sign {number * 7919}.")
+    with open_forge(swift_path / "workspace") as forge:
+        forge.add(folder, project="p")
+        found = forge.search("refund window", project="p", tuning=Tuning(alpha=0, k=50, duplicates=1))
+        assert len(found.passages) == 50
 
 
 def test_R2_reciprocal_rank_counts_places(forge: Ragforge, meaning: Vector) -> None:

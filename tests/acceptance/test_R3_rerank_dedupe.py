@@ -10,6 +10,7 @@ import pytest
 from ragforge import Ragforge
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.retrieval import Retrieved, Stage, Tuning
+from ragforge.errors import UserError
 from ragforge.testing.hashing import HashingEmbedder
 from tests.forge import open_forge
 from tests.onnx_files import write_cross_encoder
@@ -101,3 +102,10 @@ def test_R3_a_reranker_that_is_not_there_is_said_and_the_order_stays(
     assert names(found) == names(forge.search(QUESTION, project="q"))
     [missing] = found.degraded
     assert missing.part == "reranker" and hint in missing.hint
+
+
+@pytest.mark.parametrize("name", ["cosin", "cohere", "nobody:model", "cohere:"])
+def test_R3_a_misspelt_reranker_is_refused_before_anything_is_searched(forge: Ragforge, name: str) -> None:
+    with pytest.raises(UserError, match="no reranker is called") as caught:
+        forge.search("words that occur nowhere", project="q", tuning=Tuning(reranker=name))
+    assert "cosine, cross-encoder" in caught.value.hint

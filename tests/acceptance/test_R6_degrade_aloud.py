@@ -10,6 +10,7 @@ import pytest
 
 from ragforge import Ragforge
 from ragforge.domain.cancel import Cancel
+from ragforge.domain.retrieval import Tuning
 from ragforge.domain.tokens import Vector
 from ragforge.errors import ProviderError
 from ragforge.testing.hashing import HashingEmbedder
@@ -69,6 +70,22 @@ def test_R6_an_index_that_is_gone_is_said_and_built_anew(forge: Ragforge, name: 
     again = forge.search("Page 7", project="p", fresh=True)
     assert again.degraded == () and again.passages == whole.passages
     assert faults(forge) == []
+
+
+@pytest.mark.parametrize(("gone", "alpha", "left"), [("keywords", 0.0, "vectors"), ("vectors", 1.0, "keywords")])
+def test_R6_without_the_one_engine_that_counts_the_other_answers(
+    forge: Ragforge, gone: str, alpha: float, left: str
+) -> None:
+    shutil.rmtree(index_folder(forge, gone))
+    found = forge.search("Page 7", project="p", tuning=Tuning(alpha=alpha), fresh=True)
+    assert found.passages and {part for passage in found.passages for part in passage.ranks} == {left}
+    assert [missing.part for missing in found.degraded] == [gone]
+
+
+def test_R6_embedder_down_and_no_words_wanted_means_words_all_the_same(forge: Ragforge, embedder: Failing) -> None:
+    embedder.down = True
+    found = forge.search("Page 7", project="p", tuning=Tuning(alpha=1.0))
+    assert found.passages[0].name == "file0007.md" and found.degraded[0].part == "embedder"
 
 
 def test_R6_with_no_index_left_both_are_built_before_the_answer(forge: Ragforge) -> None:

@@ -42,7 +42,7 @@ from ragforge.domain.retrieval import (
     Tuning,
     Verdict,
 )
-from ragforge.errors import BadVectors, IndexLost, NotFound, RagforgeError, StoreError, UserError
+from ragforge.errors import BadVectors, IndexLost, NotFound, ProviderError, RagforgeError, StoreError, UserError
 from ragforge.flows.follow import Follow, Indexes, keyword_rows, net, vector_rows
 from ragforge.ports import Catalog, Embedder, KeywordReader, Reranker, Unit, VectorReader
 from ragforge.retrieve import fuse
@@ -143,6 +143,40 @@ class _Behind(Exception):
         self.changes = changes
 
 
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """What questions leave behind for the next ones. Nothing here outlives the state of the catalog it was true in."""
+
+    results: Recent[Retrieved]
+    vectors: Recent[tuple[Vector | Degraded, float]] = field(default_factory=lambda: Recent(256))
+    eligible: Recent[Allowed] = field(default_factory=lambda: Recent(64))
+    newcomers: Recent[Newcomers] = field(default_factory=lambda: Recent(8))
+    languages: Recent[tuple[str, ...]] = field(default_factory=lambda: Recent(64))
+    seqs: dict[str, int] = field(default_factory=dict)
+
+    def renew(self, now: Moment) -> None:
+        """After a change, what was remembered is of no use, and may hold removed text."""
+        if self.seqs.get(now.project) != now.seq:
+            self.forget(now.project)
+            self.seqs[now.project] = now.seq
+
+    def forget(self, project: str) -> None:
+        self.results.forget(project)
+        self.newcomers.forget(project)
+
+
+@dataclass(frozen=True, slots=True)
+class _Means:
+    """What every search works with."""
+
+    follow: Follow
+    system: Scope
+    """Indexes hold all documents; what the asker may see is decided by the asker's own scope."""
+    terms: Terms
+    pool: ThreadPoolExecutor
+    remembered: _Remembered
+
+
 class Search:
     """Passages of a project for a question."""
 
@@ -159,39 +193,33 @@ class Search:
         cached_questions: int,
     ) -> None:
         self._catalog = catalog
-        self._system = system
-        """Indexes hold all documents; what the asker may see is decided by the asker's own scope."""
         self._follow = follow
         self._indexes = indexes
-        self._terms = terms
         self._project = project
         self._embedder_of = embedder_of
         self._reranker = reranker
-        self._results: Recent[Retrieved] = Recent(cached_questions)
-        self._vectors: Recent[tuple[Vector | Degraded, float]] = Recent(256)
-        self._eligible: Recent[Allowed] = Recent(64)
-        self._newcomers: Recent[Newcomers] = Recent(8)
-        self._languages: Recent[tuple[str, ...]] = Recent(64)
-        self._seqs: dict[str, int] = {}
         self._moments: dict[str, Moment] = {}
         self._projects: dict[str, Project] = {}
-        self._pool = ThreadPoolExecutor(8, "ragforge-search")
+        self._remembered = _Remembered(Recent(cached_questions))
+        self._means = _Means(follow, system, terms, ThreadPoolExecutor(8, "ragforge-search"), self._remembered)
         self._room = threading.BoundedSemaphore(max(2, os.cpu_count() or 2))
         """As many searches at once as there are processors: more would only take the interpreter from each other."""
 
     def close(self) -> None:
-        self._pool.shutdown()
+        self._means.pool.shutdown()
 
     def __call__(self, scope: Scope, name: str, asked: Asked, cancel: Cancel) -> Retrieved:
         """Passages of the project with this name for the question."""
         began = time.perf_counter()
         _require_sense(asked)
+        judge = self._judge(asked.tuning.reranker)
         project = self._projects.get(name)
         if project is None or not scope.reaches(project.id):
             project = self._projects[name] = self._project(scope, name)
         patience = EAGER
         while True:
             cancel.check()
+            tried = time.perf_counter()
             try:
                 with self._room, self._pinned(project.id) as pins, self._catalog.read() as c:
                     now = c.passages.moment(scope, project.id)
@@ -200,7 +228,8 @@ class Search:
                         continue
                     if (now.slug, now.embedder) != (project.slug, project.embedder_fingerprint):
                         raise NotFound("the project is not what it was")
-                    return _Run(self, c, scope, project, asked, pins, now, cancel, began).answer(patience)
+                    run = _Run(self._means, c, scope, project, asked, judge, pins, now, cancel, began, tried)
+                    return run.answer(patience)
             except NotFound:  # renamed, removed or with another model, unless it never was
                 self._moments.pop(project.id, None)
                 project = self._projects[name] = self._project(scope, name)
@@ -225,12 +254,20 @@ class Search:
             vector: Vector | Degraded = self._embedder_of(project).embed_query(asked.question[:MEANT], cancel)
         except RagforgeError as problem:
             vector = Degraded("embedder", f"searched by words alone: {problem.message}", problem.hint)
-        self._vectors.put(key, (vector, (time.perf_counter() - began) * 1000))
+        self._remembered.vectors.put(key, (vector, _milliseconds(began)))
+
+    def _judge(self, name: str) -> Reranker | Degraded | None:
+        """Who reranks. One that exists but cannot work here is said in the result; a misspelt one is the asker's."""
+        if name in ("", "cosine"):
+            return None
+        try:
+            return self._reranker(name)
+        except ProviderError as problem:
+            return Degraded("reranker", f"not reranked: {problem.message}", problem.hint)
 
     def forget(self, project: str) -> None:
         """What is remembered of a project's texts goes."""
-        self._results.forget(project)
-        self._newcomers.forget(project)
+        self._remembered.forget(project)
 
     # -- the indexes
 
@@ -264,7 +301,7 @@ class Search:
 
     def _moment(self, project: str) -> Moment:
         with self._catalog.read() as c:
-            now = self._moments[project] = c.passages.moment(self._system, project)
+            now = self._moments[project] = c.passages.moment(self._means.system, project)
         return now
 
     def _try_to_pin(self, moment: Moment) -> _Pins:
@@ -288,45 +325,47 @@ class _Run:
 
     def __init__(
         self,
-        search: Search,
+        means: _Means,
         c: Unit,
         scope: Scope,
         project: Project,
         asked: Asked,
+        judge: Reranker | Degraded | None,
         pins: _Pins,
         now: Moment,
         cancel: Cancel,
         began: float,
+        tried: float,
     ) -> None:
-        self._search = search
+        self._means = means
+        self._remembered = means.remembered
         self._c = c
         self._scope = scope
         self._project = project
         self._asked = asked
+        self._judge = judge
         self._pins = pins
         self._now = now
         self._cancel = cancel
         self._began = began
         self._lap = time.perf_counter()
-        self._timings: dict[str, float] = {"pin": (self._lap - began) * 1000}
+        self._timings: dict[str, float] = {"pin": (self._lap - tried) * 1000}
         self._degraded = list(pins.degraded)
         self._stored: dict[int, StoredPassage] = {}
         self._behind = 0
 
     def answer(self, patience: int) -> Retrieved:
         """The result, from the cache if nothing changed since the same question."""
-        asked, now, search = self._asked, self._now, self._search
-        if search._seqs.get(now.project) != now.seq:  # what was remembered is of no use, and may hold removed text
-            search.forget(now.project)
-            search._seqs[now.project] = now.seq
+        asked, now, results = self._asked, self._now, self._remembered.results
+        self._remembered.renew(now)
         key = None
         if asked.vector is None and not asked.explain and not asked.fresh:
             key = (now.project, now.generation, now.seq, self._scope.clearance, asked)
-            if (known := search._results.get(key)) is not None:
+            if (known := results.get(key)) is not None:
                 return replace(known, cached=True, timings={"total": _milliseconds(self._began)})
         retrieved = self._retrieve(patience)
         if key is not None and not retrieved.degraded:
-            search._results.put(key, retrieved)
+            results.put(key, retrieved)
         return retrieved
 
     def _retrieve(self, patience: int) -> Retrieved:
@@ -334,9 +373,9 @@ class _Run:
         new, hidden = self._since_the_indexes(patience)
         allowed = self._allowed(hidden)
         self._took("filter")
-        words, query, found = self._engines(allowed, new.those(allowed))
-        self._lap = time.perf_counter()
         alpha = self._alpha()
+        words, query, found = self._engines(allowed, new.those(allowed), alpha)
+        self._lap = time.perf_counter()
         candidates, decisions = self._fuse(words, query, found, new, alpha)
         self._took("fuse")
         candidates = self._rerank(candidates, decisions)
@@ -378,51 +417,59 @@ class _Run:
     def _newcomers(self, came: Collection[int]) -> Newcomers:
         if not came:
             return _NOBODY
-        search, now, c = self._search, self._now, self._c
+        means, now, c = self._means, self._now, self._c
         key = (now.project, now.generation, self._pins.watermark, now.seq)
-        if (known := search._newcomers.get(key)) is None:
-            words = keyword_rows(c.passages.texts_of(search._system, now, came), search._terms)
-            vectors = {key: vector for key, _, vector in c.passages.vectors_of(search._system, now, came)}
+        if (known := self._remembered.newcomers.get(key)) is None:
+            words = keyword_rows(c.passages.texts_of(means.system, now, came), means.terms)
+            vectors = {key: vector for key, _, vector in c.passages.vectors_of(means.system, now, came)}
             unknown = bytes(4 * (now.dimension or 0))
             meaning = vector_rows([(key, 0, vectors.get(key, unknown)) for key in words.keys.tolist()], now.dimension)
             known = Newcomers(words.keys, words.documents, tuple(map(Counter, words.terms)), meaning.vectors)
-            search._newcomers.put(key, known)
+            self._remembered.newcomers.put(key, known)
         return known
 
     def _allowed(self, hidden: Keys | None) -> Allowed:
         """The documents the asker may find, as the shorter of allow and deny."""
-        search, now = self._search, self._now
+        eligible, now = self._remembered.eligible, self._now
         key = (now.project, now.generation, now.seq, self._scope.clearance, self._asked.filters)
-        if (allowed := search._eligible.get(key)) is None:
+        if (allowed := eligible.get(key)) is None:
             yes, no = self._c.passages.eligible(self._scope, now, self._asked.filters)
             deny = len(no) < len(yes)
             documents = np.array(sorted(no if deny else yes), np.int64)
             allowed = Allowed(None if deny and not no else documents, deny)
-            search._eligible.put(key, allowed)
+            eligible.put(key, allowed)
         return allowed if hidden is None else replace(allowed, hidden=hidden)
 
     # -- both engines
 
     def _engines(
-        self, allowed: Allowed, new: Newcomers
+        self, allowed: Allowed, new: Newcomers, alpha: float
     ) -> tuple[QueryWords, Vector | None, tuple[Ranked | None, Ranked | None]]:
-        """Words and meaning, side by side in large indexes."""
-        query = self._query() if self._pins.vectors is not None else None
+        """Words and meaning, side by side in large indexes. One without a share is asked only if the other is away."""
         words = self._guarded("keywords", self._words) or query_words(self._asked.question)
-        if query is None or self._pins.rows < SIDE_BY_SIDE:
-            return words, query, (self._by_words(words, allowed, new), self._by_meaning(query, allowed, new))
-        pending = self._search._pool.submit(self._by_words, words, allowed, new)
-        try:
+        query = self._query() if alpha > 0 else None
+        if query is None or alpha == 1 or self._pins.rows < SIDE_BY_SIDE:
+            found = self._by_words(words, allowed, new) if alpha < 1 else None
             near = self._by_meaning(query, allowed, new)
-        finally:
-            found = pending.result()  # whatever happens: the pins must outlive it
+        else:
+            pending = self._means.pool.submit(self._by_words, words, allowed, new)
+            try:
+                near = self._by_meaning(query, allowed, new)
+            finally:
+                found = pending.result()  # whatever happens: the pins must outlive it
+        if found is None and near is None and alpha == 0:
+            query = self._query()
+            near = self._by_meaning(query, allowed, new)
+        elif found is None and near is None and alpha == 1:
+            found = self._by_words(words, allowed, new)
         return words, query, (found, near)
 
     def _by_words(self, words: QueryWords, allowed: Allowed, new: Newcomers) -> Ranked | None:
         reader, began = self._pins.keywords, time.perf_counter()
         if reader is None:
             return None
-        k = self._asked.tuning.keyword_candidates
+        tuning = self._asked.tuning
+        k = tuning.keyword_candidates if self._alpha() > 0 else max(tuning.keyword_candidates, tuning.k + SPARE)
         found = self._guarded("keywords", lambda: keyword_candidates(reader, words, k, allowed, new))
         self._timings["keywords"] = _milliseconds(began)
         return found
@@ -446,7 +493,7 @@ class _Run:
             if all(missing.part != part for missing in self._degraded):
                 self._degraded.append(_missing(part, problem))
             if isinstance(problem, IndexLost):
-                self._search._follow.heal_later(self._now.project)
+                self._means.follow.heal_later(self._now.project)
             return None
 
     def _words(self) -> QueryWords:
@@ -454,21 +501,23 @@ class _Run:
         if reader is None:
             return query_words(self._asked.question)
         key = (self._now.project, self._now.generation, reader.watermark)
-        if (languages := self._search._languages.get(key)) is None:
+        if (languages := self._remembered.languages.get(key)) is None:
             languages = languages_in(reader.holding(LANGUAGE_MARKS))
-            self._search._languages.put(key, languages)
+            self._remembered.languages.put(key, languages)
         return query_words(self._asked.question, languages)
 
     def _query(self) -> Vector | None:
         """The question's vector; None, and it is said, if the model did not answer."""
+        if self._pins.vectors is None:
+            return None
         vector = self._asked.vector
         if vector is None:
-            known = self._search._vectors.get((self._now.embedder, self._asked.question))
+            known = self._remembered.vectors.get((self._now.embedder, self._asked.question))
             if known is None:
                 raise _Unembedded
             told, self._timings["embed"] = known
             if isinstance(told, Degraded):
-                self._search._vectors.forget(self._now.embedder)  # it may answer next time
+                self._remembered.vectors.forget(self._now.embedder)  # it may answer next time
                 self._degraded.append(told)
                 return None
             vector = told
@@ -515,22 +564,20 @@ class _Run:
         )
 
     def _rerank(self, candidates: list[Candidate], decisions: list[Decision]) -> list[Candidate]:
-        name, first = self._asked.tuning.reranker, self._asked.tuning.rerank_candidates
-        if not name or not candidates:
+        first = self._asked.tuning.rerank_candidates
+        if not self._asked.tuning.reranker or not candidates:
             return candidates
-        if name == "cosine":
+        if isinstance(self._judge, Degraded):
+            self._degraded.append(self._judge)
+            return candidates
+        if self._judge is None:
             ranked, told, missing = by_cosine(candidates, first)
         else:
-            try:
-                reranker = self._search._reranker(name)
-            except RagforgeError as problem:
-                self._degraded.append(Degraded("reranker", f"not reranked: {problem.message}", problem.hint))
-                return candidates
             self._read([each.key for each in candidates[:first]])
             readable = [each for each in candidates[:first] if each.key in self._stored]
             candidates, first = readable + candidates[first:], len(readable)
             ranked, told, missing = rerank(
-                candidates, self._stored, reranker, self._asked.question, first, self._cancel
+                candidates, self._stored, self._judge, self._asked.question, first, self._cancel
             )
         decisions += told
         self._degraded += [missing] if missing else []
@@ -646,9 +693,10 @@ _NOBODY = Newcomers(np.empty(0, np.int64), np.empty(0, np.int64), (), np.empty((
 
 def _missing(part: str, problem: StoreError) -> Degraded:
     other = {"keywords": "meaning", "vectors": "words"}[part]
-    again = "; it is being built anew" if isinstance(problem, IndexLost) else ""
-    hint = problem.hint or "ragforge check tells more"
-    return Degraded(part, f"searched by {other} alone: {problem.message}{again}", hint)
+    told = f"searched by {other} alone: {problem.message}"
+    if isinstance(problem, IndexLost):
+        return Degraded(part, f"{told}; it is being built anew", "ask again in a moment")
+    return Degraded(part, told, problem.hint or "ragforge check tells more")
 
 
 def _require_sense(asked: Asked) -> None:

@@ -82,10 +82,10 @@ def test_a_folder_without_a_model_is_told_with_the_next_step(model_folder: Path,
     folder = tmp_path / "copy"
     shutil.copytree(model_folder, folder)
     (folder / missing).unlink()
-    with pytest.raises(UserError, match=f"{missing} is missing") as caught:
+    with pytest.raises(ProviderError, match=f"{missing} is missing") as caught:
         CrossEncoder(folder)
     assert "tokenizer.json" in caught.value.hint and "cosine" in caught.value.hint
-    with pytest.raises(UserError, match="no cross-encoder in"):
+    with pytest.raises(ProviderError, match="no cross-encoder in"):
         CrossEncoder(tmp_path / "nowhere")
 
 
@@ -251,7 +251,7 @@ def test_a_service_of_ones_own_needs_no_key_and_a_paid_one_does(stub: ProviderSt
     assert stub.calls[0].authorization == ""
     assert stub.calls[0].path == "/v1/rerank"
     own.close()
-    with pytest.raises(UserError, match="needs a key") as caught:
+    with pytest.raises(ProviderError, match="needs a key") as caught:
         ProviderReranker("cohere:rerank-v3.5")
     assert "COHERE_API_KEY" in caught.value.hint
 

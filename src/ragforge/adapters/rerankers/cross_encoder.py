@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from ragforge.adapters.embedders.pieces import windows
 from ragforge.domain.cancel import Cancel
-from ragforge.errors import MissingExtra, UserError
+from ragforge.errors import MissingExtra, ProviderError, UserError
 
 MODEL_FILES = ("model.onnx", "model_quantized.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx")
 """Where the weights may be; the first one that is there is taken."""
@@ -48,7 +48,7 @@ class CrossEncoder:
         self._threads = threads
         missing = [name for name in TOKENIZER_FILES if not (folder / name).is_file()]
         if self._model_file is None or missing:
-            raise UserError(
+            raise ProviderError(
                 f"no cross-encoder in {folder}: {', '.join(missing) or MODEL_FILES[0]} is missing",
                 hint=f"put {MODEL_FILES[0]}, {' and '.join(TOKENIZER_FILES)} of a model such as "
                 "ms-marco-MiniLM-L-6-v2 there, or set the reranker to cosine: it needs no model",

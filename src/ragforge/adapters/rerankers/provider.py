@@ -62,7 +62,7 @@ class ProviderReranker:
         self._address = (base_url or self._service.base_url).rstrip("/") + "/rerank"
         self._patience = patience or _PATIENCE
         if not key and not base_url:
-            raise UserError(
+            raise ProviderError(
                 f"{name} needs a key", hint=f"set {self._service.key_name}, or the reranker to cosine: it needs none"
             )
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -178,7 +178,7 @@ def split_name(name: str) -> tuple[Service, str]:
     provider, _, model = name.partition(":")
     if provider not in SERVICES or not model:
         known = ", ".join(f"{known}:MODEL" for known in SERVICES)
-        raise UserError(f"no reranker is called {name!r}", hint=f"cosine, cross-encoder, or {known}")
+        raise UserError(f"no reranker is called {name!r}", hint=f"use cosine, cross-encoder, or {known}")
     return SERVICES[provider], model
 
 
