@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 
 from ragforge import Ragforge
+from ragforge.domain.access import Clearance
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.evaluation import ImportReport, Run
 from ragforge.domain.library import Outcome
 from ragforge.domain.tokens import Vector
 from ragforge.errors import NotFound, ProviderError, UserError
+from ragforge.evaluate.report import page
+from ragforge.evaluate.summary import hidden
 from ragforge.interfaces.cli.main import main
 from ragforge.testing.hashing import HashingEmbedder
 from tests.forge import open_forge
@@ -163,7 +166,7 @@ def test_O2_what_cannot_be_judged_is_counted(forge: Ragforge, tmp_path: Path) ->
         {"question": "Where was the otter?", "documents": ["otter", "nowhere.md"]},
         {"question": "Where was the lynx?", "documents": ["otter"], "chunks": [chunk]},
         {"question": "Where was the heron?"},
-        {"question": "Where was the owl?", "documents": ["heron"], "answerable": False},
+        {"question": "Where was the owl?", "doc_ids": ["heron"], "answerable": False},
     ]
     path = tmp_path / "mixed.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -186,6 +189,75 @@ def test_O2_questions_that_fit_no_document_are_refused(forge: Ragforge, tmp_path
     with pytest.raises(NotFound, match="no set of questions 'nothing'"):
         evaluated(forge, "nothing")
     assert forge.evaluations(project="p") == []
+
+
+def test_O2_a_name_that_several_files_share_is_refused(forge: Ragforge, swift_path: Path) -> None:
+    clear = write_questions(swift_path / "clear.jsonl")
+    imported(forge, clear)
+    twin = swift_path / "copies" / "heron.md"
+    twin.parent.mkdir()
+    twin.write_text(text_of("stork"))
+    forge.add(twin, project="p")
+    ids = sorted(each.id[:8] for each in forge.documents(project="p") if each.name == "heron.md")
+    two = rf"could be 2 files \({', '.join(ids)}\)"
+    with pytest.raises(UserError, match=f"'Where was the heron\\?' wants 'heron', which {two}") as refused:
+        evaluated(forge, "clear")
+    assert "id or a path" in refused.value.hint
+    with pytest.raises(UserError, match=f"unclear.jsonl has 1 bad line, nothing was imported: line 2: 'heron' {two}"):
+        imported(forge, write_questions(swift_path / "unclear.jsonl"))
+    assert [each.name for each in forge.question_sets(project="p")] == ["clear"]
+    clear.write_text(clear.read_text().replace('["heron"]', '["copies/heron.md"]'))
+    imported(forge, clear)
+    assert evaluated(forge, "clear").missing == 0
+
+
+def test_O2_a_corpus_brings_the_files_that_are_meant(forge: Ragforge, swift_path: Path) -> None:
+    """Names that several files of the project share are clear when the questions bring their own."""
+    for place in ("one", "two"):
+        (swift_path / place).mkdir()
+        (swift_path / place / "heron.md").write_text(text_of(f"heron of {place}"))
+        forge.add(swift_path / place, project="p")
+    beir = write_beir(swift_path / "animals")
+    for file in ("corpus.jsonl", "qrels.tsv"):
+        (beir / file).write_text((beir / file).read_text().replace("doc/", ""))
+    for _ in range(2):
+        imported(forge, beir, documents=swift_path / "own")
+    evaluated(forge, "animals")
+    herons = [w.found_as for r in forge.evaluation("last", project="p").results for w in r.wanted if w.name == "heron"]
+    assert {forge.document(str(id), project="p").sources[0].key for id in herons} == {str(swift_path / "own/heron.md")}
+
+
+def test_O2_documents_that_are_all_switched_off_are_refused(forge: Ragforge, tmp_path: Path) -> None:
+    imported(forge, write_questions(tmp_path / "questions.jsonl"))
+    forge.enable([f"{name}.md" for name in ANIMALS], False, project="p")
+    with pytest.raises(UserError, match="the documents that questions wants are switched off, such as 'otter'"):
+        evaluated(forge)
+
+
+def test_O2_a_lower_clearance_sees_metrics_but_no_secret_names(forge: Ragforge, tmp_path: Path) -> None:
+    questions = write_questions(tmp_path / "questions.jsonl")
+    questions.write_text(questions.read_text().replace('"]}', '", "osprey.md"]}'))
+    imported(forge, questions)
+    imported(forge, write_questions(tmp_path / "secret.jsonl", documents=["otter"]))
+    first, second = evaluated(forge, label="first"), evaluated(forge, label="second", alpha=0.1)
+    secret = forge.document("otter.md", project="p")
+    (chunk,) = forge.chunks("otter.md", project="p")
+    forge.label(["otter.md"], confidentiality=Clearance.RESTRICTED, project="p")
+    guest = Ragforge(forge._parts, replace(forge._scope, clearance=Clearance.INTERNAL))
+    details = guest.evaluation("first", project="p")
+    assert details.run == first and details.results[0].metrics["hit@1"] == 1
+    comparison = guest.compare_evaluations("first", "second", project="p")
+    assert (comparison.after, comparison.questions, comparison.notice) == (second, 6, "")
+    for shown in (json.dumps([asdict(each) for each in details.results]), page(details, comparison)):
+        assert not [word for word in ("otter.md", '"name": "otter"', secret.id, chunk.id) if word in shown]
+        assert "heron.md" in shown
+    assert "some documents are not shown" in page(details)
+    assert hidden(forge.evaluation("first", project="p")) == ""
+    own = evaluated(guest, label="own")
+    assert own.missing == 1
+    assert "otter.md" not in page(guest.evaluation("own", project="p"))
+    with pytest.raises(NotFound, match=r"none of the documents that secret wants$"):
+        evaluated(guest, "secret")
 
 
 class Mute(HashingEmbedder):
@@ -281,7 +353,7 @@ def test_O2_from_the_command_line(shell: Shell) -> None:
     assert [(s["name"], s["questions"]) for s in listed["sets"]] == [("animals", 6)]
     assert "usual" in shell.run("eval", "ls")[0]
     out, said = shell.run("eval", "compare", "usual", "words", "--html", "compare.html")
-    assert out.startswith("usual -> words  animals") and "ndcg@3" in out
+    assert out.startswith("usual -> words  animals\nk 10 -> 3, alpha ") and "ndcg@3" in out
     assert "Note: only one of the runs has" in said
     assert "<svg" in (shell.home / "compare.html").read_text()
     assert shell.json("eval", "compare", "usual", "last")["comparison"]["questions"] == 6
@@ -299,9 +371,49 @@ def test_O2_a_gate_that_is_not_met_ends_with_one(shell: Shell) -> None:
     gates = shell.json("eval", "run", "animals", "--fail-under", "recall@10=0.9")["gates"]
     assert [(gate["metric"], gate["met"]) for gate in gates] == [("recall@10", True)]
     assert len(shell.json("eval", "ls")["runs"]) == 2, "a run under its gate is kept too"
-    for wrong, says in (("ndcg@7=1", "No metric is called ndcg@7"), ("mrr", "has no number"), ("mrr=nan", "no number")):
+    for wrong, says in (
+        ("ndcg@7=1", "a run with k 10 has no metric 'ndcg@7'\nNext: --k 7 measures ndcg@7; use one of: ndcg@1, "),
+        ("ndcg@0=1", "a run with k 10 has no metric 'ndcg@0'\nNext: use one of: ndcg@1, "),
+        ("speed=1", "a run with k 10 has no metric 'speed'\nNext: use one of: ndcg@1, "),
+        ("mrr", "has no number\nNext: "),
+        ("mrr=nan", "no number\nNext: "),
+        ("hit@5=90", "metrics lie between 0 and 1\nNext: write --fail-under hit@5=0.9\n"),
+        ("mrr=-1", "metrics lie between 0 and 1\nNext: write --fail-under mrr=0.7\n"),
+    ):
         _, said = shell.run("eval", "run", "animals", "--fail-under", wrong, code=2)
-        assert says in said and "Next: " in said
+        assert says in said
+    _, said = shell.run("eval", "run", "animals", "--k", "3", "--fail-under", "ndcg@10=0.5", code=2)
+    assert (
+        "a run with k 3 has no metric 'ndcg@10'\nNext: --k 10 measures ndcg@10; use one of: ndcg@1, ndcg@3, r" in said
+    )
+    assert len(shell.json("eval", "ls")["runs"]) == 2, "refused before anything ran"
+    assert "✓ ndcg@10" in shell.run("eval", "run", "animals", "--fail-under", "nDCG@10=0.5")[0], "as the page writes it"
+
+
+def test_O2_what_no_search_can_find_is_told(shell: Shell) -> None:
+    write_beir(shell.home / "animals")
+    shell.run("eval", "import", "animals")
+    shell.run("off", "lynx.md")
+    out, _ = shell.run("eval", "run", "animals", "--label", "off")
+    assert "6 questions, 1 wanted document not in the project, 1 wanted document switched off; " in out
+    out, _ = shell.run("eval", "show", "off", "--html", "off.html")
+    assert "wanted  doc/lynx (switched off)\n" in out and "heron.md" in out
+    assert "doc/lynx</bdi> <small>switched off</small>" in (shell.home / "off.html").read_text()
+    lynx = shell.json("show", "lynx.md")["document"]["id"]
+    assert shell.json("eval", "show", "off")["unsearchable"] == {lynx: "switched off"}
+    shell.run("on", "lynx.md")
+    assert shell.json("eval", "run", "animals")["unsearchable"] == {}
+
+
+def test_O2_a_reranker_that_is_misspelt_or_not_here(shell: Shell) -> None:
+    write_beir(shell.home / "animals")
+    shell.run("eval", "import", "animals")
+    out, said = shell.run("eval", "run", "animals", "--reranker", "cosin", code=2)
+    assert "no reranker is called 'cosin'" in said and out == ""
+    assert shell.json("eval", "ls")["runs"] == []
+    out, said = shell.run("eval", "run", "animals", "--reranker", "cohere:rerank-v3.5")
+    assert "6 searched without the reranker; " in out
+    assert "Note: ragforge search 'Where was the otter?' tells what was missing, and why" in said
 
 
 def test_O2_mistakes_are_told(shell: Shell) -> None:
@@ -318,5 +430,8 @@ def test_O2_mistakes_are_told(shell: Shell) -> None:
     shell.run("eval", "run", "animals", "--alpha", "2", code=2)
     shell.run("eval", "run", "animals", "--k", "0", code=2)
     shell.run("eval", "run", "animals")
+    _, said = shell.run("eval", "show", "last", "--against", "other", code=2)
+    assert "--against needs --html FILE\nNext: ragforge eval compare other last" in said
+    assert "same settings" in shell.run("eval", "compare", "last", "last")[0]
     _, said = shell.run("eval", "show", "last", "--html", "no/such/folder.html", code=2)
     assert "cannot write no/such/folder.html" in said

@@ -91,12 +91,9 @@ def test_a_changed_set_replaces_the_old_one(shelf: Shelf, clock: ManualClock) ->
 
 
 def test_a_run_comes_back_with_the_names_documents_have_now(shelf: Shelf) -> None:
-    kept, secret, gone = (
-        shelf.publish(file(f"/{name}.md", name * 90, labels=Labels(confidentiality=level)))[0].document
-        for name, level in (("a", Clearance.PUBLIC), ("b", Clearance.RESTRICTED), ("c", Clearance.PUBLIC))
-    )
+    kept, gone = (shelf.publish(file(f"/{name}.md", name * 90))[0].document for name in "ac")
     shelf.remove(gone)
-    found = tuple(FoundPassage(f"chunk {id}", id, 0.25, "") for id in (kept, secret, gone))
+    found = tuple(FoundPassage(f"chunk {id}", id, 0.25, "") for id in (kept, gone))
     first = result(
         "1", {"mrr": 0.5}, found=found, wanted=(Wanted("ä", 2.0, kept), Wanted("?", 1.0, None)), degraded=("vectors",)
     )
@@ -106,12 +103,41 @@ def test_a_run_comes_back_with_the_names_documents_have_now(shelf: Shelf) -> Non
     with shelf.catalog.read() as c:
         assert c.evaluations.runs(shelf.scope, shelf.id) == [run]
         results = c.evaluations.results(shelf.scope, shelf.id, run.id)
-        guest = replace(owner(), clearance=Clearance.PUBLIC)
-        seen = c.evaluations.results(guest, shelf.id, run.id)
-    assert [passage.name for passage in results[0].found] == ["a.md", "b.md", ""]
-    assert [passage.name for passage in seen[0].found] == ["a.md", "", ""]
+    assert [passage.name for passage in results[0].found] == ["a.md", ""]
     assert replace(results[0], found=found) == first
     assert results[1] == second
+
+
+def test_a_lower_clearance_sees_nothing_of_what_is_above_it(shelf: Shelf) -> None:
+    (open_, open_chunk), (secret, secret_chunk), (gone, gone_chunk) = (
+        _published(shelf, name, level)
+        for name, level in (("a", Clearance.PUBLIC), ("b", Clearance.RESTRICTED), ("c", Clearance.RESTRICTED))
+    )
+    shelf.remove(gone)
+    pairs = ((open_chunk, open_), (secret_chunk, secret), (gone_chunk, gone))
+    found = tuple(FoundPassage(chunk, document, 0.25) for chunk, document in pairs)
+    by_document = tuple(Wanted(name, 1.0, id) for name, id in (("a", open_), ("b", secret), ("c", gone), ("d", None)))
+    by_chunk = tuple(Wanted(chunk, 2.0, chunk) for chunk, _ in pairs)
+    first, second = (result(id, {"mrr": 0.5}, found=found, wanted=w) for id, w in (("1", by_document), ("2", by_chunk)))
+    run = replace(run_of([first, second]), project=shelf.id)
+    add_run(shelf, run, first, second)
+    guest = replace(owner(), clearance=Clearance.CONFIDENTIAL)
+    with shelf.catalog.read() as c:
+        assert c.evaluations.runs(guest, shelf.id) == [run], "the metrics stay"
+        one, two = c.evaluations.results(guest, shelf.id, run.id)
+    nothing = FoundPassage("", "", 0.0)
+    for seen, stored in ((one, first), (two, second)):
+        assert seen.found == (replace(found[0], name="a.md"), nothing, nothing)
+        assert replace(seen, found=found, wanted=stored.wanted) == stored
+    assert one.wanted == (by_document[0], *[Wanted("", 1.0, None)] * 3)
+    assert two.wanted == (by_chunk[0], *[Wanted("", 2.0, None)] * 2)
+
+
+def _published(shelf: Shelf, name: str, level: Clearance) -> tuple[str, str]:
+    """A document and its first chunk."""
+    document = shelf.publish(file(f"/{name}.md", name * 90, labels=Labels(confidentiality=level)))[0].document
+    with shelf.catalog.read() as c:
+        return document, c.documents.chunks(shelf.scope, shelf.id, document)[0].id
 
 
 def test_runs_newest_first(shelf: Shelf) -> None:

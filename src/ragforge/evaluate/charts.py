@@ -66,14 +66,16 @@ def time_histogram(label: str, times: Sequence[float], highest: float) -> str:
 
 
 def delta_bars(label: str, deltas: Sequence[float]) -> str:
-    """Differences between -1 and 1, the largest gain first; of very many, evenly spread ones."""
+    """Differences, the largest gain first; of very many, evenly spread ones."""
     ordered = sorted(deltas, reverse=True)
     if len(ordered) > _MOST_DELTAS:
         last = len(ordered) - 1
         ordered = [ordered[place * last // (_MOST_DELTAS - 1)] for place in range(_MOST_DELTAS)]
-    height = _scale(-1, 1)
+    farthest = _nice(max(abs(ordered[0]), abs(ordered[-1])))
+    height = _scale(-farthest, farthest)
     step = (_WIDTH - _LEFT - _RIGHT) / max(len(ordered), 12)
-    parts = [_grid(height(value), f"{value:+g}" if value else "0") for value in (-1, -0.5, 0, 0.5, 1)]
+    ticks = [part * farthest for part in (-1, -0.5, 0, 0.5, 1)]
+    parts = [_grid(height(tick), f"{tick:+g}".replace("-", "−") if tick else "0") for tick in ticks]
     for place, delta in enumerate(ordered):
         top, bottom = height(max(delta, 0)), height(min(delta, 0))
         kind = "up" if delta > 0 else "down"
@@ -115,7 +117,7 @@ def _scale(low: float, high: float) -> Callable[[float], float]:
 
 
 def _ticks(highest: float) -> list[float]:
-    step = max(1, _nice(highest / 4))
+    step = max(1, _nice(highest / 5))
     return [place * step for place in range(int(highest / step) + 1)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ragforge.domain.evaluation import Comparison, MetricChange, QuestionChange, QuestionResult, RunDetails
@@ -29,7 +29,7 @@ def compare(before: RunDetails, after: RunDetails) -> Comparison:
             f"the runs asked different questions: {before.run.questions} and {after.run.questions}",
             hint="compare runs over the same set: ragforge eval ls shows them",
         )
-    pairs = _pairs(before.results, after.results)
+    pairs = _pairs(before, after)
     if not pairs:
         raise UserError(
             "the runs have no judged question in common: the set was imported anew in between",
@@ -51,22 +51,23 @@ def compare(before: RunDetails, after: RunDetails) -> Comparison:
 Pair = tuple[QuestionResult, QuestionResult]
 
 
-def _pairs(before: Sequence[QuestionResult], after: Sequence[QuestionResult]) -> list[Pair]:
-    """Questions that both were judged on, by the same judgements."""
-    known = {result.question: result for result in before if result.metrics}
-    pairs = [(known[result.question], result) for result in after if result.metrics and result.question in known]
-    return [(b, a) for b, a in pairs if b.text == a.text and _grades(b) == _grades(a)]
+def _pairs(before: RunDetails, after: RunDetails) -> list[Pair]:
+    """Questions that both were judged on, by the same judgements. Those of the same set are, whoever may see them."""
+    known = {result.question: result for result in before.results if result.metrics}
+    pairs = [(known[each.question], each) for each in after.results if each.metrics and each.question in known]
+    is_same = before.run.digest == after.run.digest
+    return [(b, a) for b, a in pairs if is_same or (b.text == a.text and _grades(b) == _grades(a))]
 
 
-def _grades(result: QuestionResult) -> Mapping[str, float]:
-    return {wanted.name: wanted.grade for wanted in result.wanted}
+def _grades(result: QuestionResult) -> list[tuple[str, float]]:
+    return sorted((wanted.name, wanted.grade) for wanted in result.wanted)
 
 
 def _notice(before: RunDetails, after: RunDetails, pairs: int, shared: Sequence[str]) -> str:
     notices = []
     most = max(sum(bool(result.metrics) for result in run.results) for run in (before, after))
     if pairs < most:
-        notices.append(f"the set changed in between: {pairs:,} of {most:,} questions are the same and were compared")
+        notices.append(f"the set changed in between: compared by the {pairs:,} of {most:,} questions that did not")
     if single := sorted(set(before.run.metrics) ^ set(after.run.metrics)):
         notices.append(f"only one of the runs has {', '.join(single)}")
     return "; ".join(notices)

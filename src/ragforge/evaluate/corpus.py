@@ -11,13 +11,15 @@ from urllib.parse import quote
 from ragforge.domain.documents import digest
 from ragforge.domain.library import Document
 from ragforge.errors import UserError
-from ragforge.evaluate.questions import BadLine, Problems, json_object, lines_of, text_of
+from ragforge.evaluate.questions import BadLine, Problems, id_of, json_object, lines_of
 
 ELSEWHERE = "--documents FOLDER writes them elsewhere, --no-corpus leaves them out"
 _ENDING = ".md"
 _LONGEST = 160
 _UNSAFE = set('\\:*?"<>|%')
+UNCLEAR = "use an id or a path instead and import the questions again; ragforge ls shows the ids"
 _SHORT_ID = 8
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,8 @@ class Written:
     empty: int
 
 
-def check_corpus(file: Path) -> None:
-    """Read all of it. Raises `UserError` that names the bad lines, before anything is written."""
+def check_corpus(file: Path) -> frozenset[str]:
+    """The names of its files. Raises `UserError` that names the bad lines, before anything is written."""
     problems, first = Problems(file), dict[str, int]()
     for number, line in lines_of(file):
         try:
@@ -48,6 +50,7 @@ def check_corpus(file: Path) -> None:
         except BadLine as problem:
             problems.add(number, problem)
     problems.check()
+    return frozenset(first)
 
 
 def write_corpus(file: Path, folder: Path) -> Written:
@@ -75,7 +78,7 @@ def _entry(line: str | BadLine) -> Entry:
     fields = json_object(line)
     title, text = (_prose(fields.get(name), name) for name in ("title", "text"))
     body = "\n\n".join(part for part in (f"# {' '.join(title.split())}" if title else "", text) if part)
-    return Entry(text_of(fields.get("_id"), 'the "_id"'), f"{body}\n" if body else "")
+    return Entry(id_of(fields.get("_id"), 'the "_id"'), f"{body}\n" if body else "")
 
 
 def _prose(value: object, name: str) -> str:
@@ -118,9 +121,16 @@ class Names:
             _put(self._names, document.id, *names)
             _put(self._stems, document.id, *(Path(name).stem for name in names))
 
-    def find(self, name: str) -> str | None:
-        """The one document that is called so: by id, path, name, name without ending, or the end of its path."""
-        return next((next(iter(found)) for found in self._candidates(name) if len(found) == 1), None)
+    def find(self, name: str) -> list[str]:
+        """Every document that is called so: by id, path, name, name without ending, or the end of its path."""
+        return sorted(next((found for found in self._candidates(name) if found), ()))
+
+    def unclear(self, name: str) -> str:
+        """What to say after a name that several documents share; nothing if it is clear."""
+        found = self.find(name)
+        ids = ", ".join(id[:_SHORT_ID] for id in found[:_SHOWN])
+        more = ", …" if len(found) > _SHOWN else ""
+        return f"could be {len(found):,} files ({ids}{more})" if len(found) > 1 else ""
 
     def _candidates(self, name: str) -> Iterator[set[str]]:
         """From the surest way to name a document to the vaguest."""

@@ -1,6 +1,7 @@
 """Files of questions -> `Question` records: JSONL, CSV, or a BEIR folder. All lines are good, or none is taken.
 
 questions.jsonl   {"question", "id"?, "documents"?, "grades"?, "chunks"?, "answers"?, "answerable"?}
+                  also: "document", "answer"; and as SQuAD is often passed on, "_id", "doc_ids"
 questions.csv     a header with question, and id, documents, chunks, answers, answerable as far as there are any
 folder/           queries.jsonl, qrels.tsv or qrels/SPLIT.tsv, and perhaps corpus.jsonl (see `corpus`)
 """
@@ -11,8 +12,9 @@ import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf
 from pathlib import Path
+from types import NoneType
 from typing import Any, TypeVar
 
 from ragforge.domain.documents import digest
@@ -22,6 +24,7 @@ from ragforge.errors import NotFound, UserError
 _SHOWN = 5
 _SEVERAL = ("|", ";", "\n")
 _YES, _NO = ("true", "yes", "y", "1"), ("false", "no", "n", "0")
+_HIGHEST_GRADE = 1_000_000
 _FORMATS = "use a .jsonl or .csv file, or a BEIR folder with queries.jsonl and qrels.tsv"
 
 Item = TypeVar("Item")
@@ -31,10 +34,17 @@ Item = TypeVar("Item")
 class Reading:
     """What a file or folder holds."""
 
-    questions: tuple[Question, ...]
+    file: Path
+    """Where the questions themselves stand."""
+    numbered: tuple[tuple[int, Question], ...]
+    """Each question after the number of its line."""
     left_out: int = 0
     """Queries of a BEIR folder that its judgements do not mention: they belong to another split."""
     corpus: Path | None = None
+
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        return tuple(question for _, question in self.numbered)
 
 
 def read_questions(path: Path, split: str = "") -> Reading:
@@ -44,12 +54,12 @@ def read_questions(path: Path, split: str = "") -> Reading:
     if not path.is_file():
         raise NotFound(f"there is no {path}", hint="check the spelling and the folder you are in")
     if path.suffix.lower() in (".jsonl", ".ndjson"):
-        reading = Reading(tuple(_unique(path, _parsed(path, _question_of_line))))
+        reading = Reading(path, tuple(_unique(path, _parsed(path, _question_of_line))))
     elif path.suffix.lower() in (".csv", ".tsv"):
-        reading = Reading(tuple(_merged(_csv_rows(path))))
+        reading = Reading(path, tuple(_merged(path, _csv_rows(path))))
     else:
         raise UserError(f"{path.name} is no file of questions", hint=_FORMATS)
-    if not reading.questions:
+    if not reading.numbered:
         raise UserError(f"{path.name} holds no questions", hint=_FORMATS)
     return reading
 
@@ -71,12 +81,12 @@ class Problems:
     def add(self, line: int, problem: BadLine) -> None:
         self.found.append(f"line {line}: {problem}")
 
-    def check(self) -> None:
+    def check(self, hint: str = "mend these lines and import it again") -> None:
         if self.found:
             lines = "1 bad line" if len(self.found) == 1 else f"{len(self.found):,} bad lines"
             more = "; …" if len(self.found) > _SHOWN else ""
             message = f"{self.file.name} has {lines}, nothing was imported: {'; '.join(self.found[:_SHOWN])}{more}"
-            raise UserError(message, hint="mend these lines and import it again")
+            raise UserError(message, hint=hint)
 
 
 def lines_of(file: Path) -> Iterator[tuple[int, str | BadLine]]:
@@ -125,12 +135,17 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(name)
 
 
+def id_of(value: object, what: str) -> str:
+    """An id, which may be a whole number."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else text_of(value, what)
+
+
 def text_of(value: object, what: str) -> str:
-    """A name or a sentence, stripped. Numbers are names too."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+    """A name or a sentence, stripped."""
+    if value is None:
+        raise BadLine(f"{what} is missing")
     if not isinstance(value, str):
-        raise BadLine(f"{what} is no text")
+        raise BadLine(f"{what} is {_kind(value)}, not a text in quotes")
     text = value.strip()
     if not text:
         raise BadLine(f"{what} is empty")
@@ -139,14 +154,20 @@ def text_of(value: object, what: str) -> str:
     return text
 
 
-def _unique(file: Path, questions: Iterable[tuple[int, Question]]) -> list[Question]:
+def _kind(value: object) -> str:
+    """What JSON calls a value."""
+    kinds = {bool: "true or false", str: "a text", list: "a list", dict: "an object", NoneType: "null"}
+    return kinds.get(type(value), "a number")
+
+
+def _unique(file: Path, questions: Iterable[tuple[int, Question]]) -> list[tuple[int, Question]]:
     """The questions, if no two have the same id."""
     problems, first = Problems(file), dict[str, int]()
     kept = []
     for number, question in questions:
         if first.setdefault(question.id, number) != number:
             problems.add(number, BadLine(f"the same question as line {first[question.id]} ({question.id})"))
-        kept.append(question)
+        kept.append((number, question))
     problems.check()
     return kept
 
@@ -159,7 +180,7 @@ def _question_of_line(line: str) -> Question:
 
 
 def _question(entry: Mapping[str, Any]) -> Question:
-    """A question from its fields, whatever they are called."""
+    """A question from its fields, each by one of its names."""
     if "question" not in entry:
         hint = " (a BEIR set is imported by its folder)" if "text" in entry else ""
         raise BadLine(f'no "question"{hint}')
@@ -168,18 +189,33 @@ def _question(entry: Mapping[str, Any]) -> Question:
     if not isinstance(answerable, bool):
         raise BadLine('"answerable" is neither true nor false')
     id = _first(entry, "id", "_id")
-    return Question(
-        id=digest("question", text)[:12] if id is None else text_of(id, "the id"),
+    question = Question(
+        id=digest("question", text)[:12] if id is None else id_of(id, "the id"),
         text=text,
         documents={**dict.fromkeys(_names(entry, "documents", "document", "doc_ids"), 1.0), **_grades(entry)},
         chunks=_names(entry, "chunks"),
         answers=_names(entry, "answers", "answer"),
         answerable=answerable,
     )
+    if not answerable:
+        _require_nothing_wanted(question, is_about="doc_ids" in entry)
+    return question
+
+
+def _require_nothing_wanted(question: Question, is_about: bool) -> None:
+    """`doc_ids` tell what a question was written about, which may look like an answer and be none."""
+    relevant = not is_about and any(grade > 0 for grade in question.documents.values())
+    for name, given in (("documents", relevant), ("chunks", question.chunks), ("answers", question.answers)):
+        if given:
+            raise BadLine(f'"answerable" is false, but there are {name}: leave out one of the two')
 
 
 def _first(entry: Mapping[str, Any], *keys: str) -> Any:
-    return next((entry[key] for key in keys if entry.get(key) is not None), None)
+    """What a field holds that has several names."""
+    given = [key for key in keys if entry.get(key) is not None]
+    if len(given) > 1:
+        raise BadLine(f'"{given[0]}" and "{given[1]}" mean the same: leave out one of the two')
+    return entry[given[0]] if given else None
 
 
 def _names(entry: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
@@ -187,31 +223,33 @@ def _names(entry: Mapping[str, Any], *keys: str) -> tuple[str, ...]:
     value = _first(entry, *keys)
     if value is None:
         return ()
+    if isinstance(value, dict):
+        raise BadLine(f'"{keys[0]}" is an object, not a list of texts')
     items = value if isinstance(value, list) else [value]
     return tuple(dict.fromkeys(text_of(item, f'an entry of "{keys[0]}"') for item in items))
 
 
 def _grades(entry: Mapping[str, Any]) -> dict[str, float]:
-    grades = entry.get("grades") or {}
+    grades = entry.get("grades")
+    if grades is None:
+        return {}
     if not isinstance(grades, dict):
-        raise BadLine('"grades" is no object of documents and numbers')
-    return {text_of(name, "a graded document"): _grade(grade) for name, grade in grades.items()}
+        raise BadLine(f'"grades" is {_kind(grades)}, not an object such as {{"faq.html": 2}}')
+    return {text_of(name, "a graded document"): _grade(name, grade) for name, grade in grades.items()}
 
 
-def _grade(value: object) -> float:
-    try:
-        grade = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
-    except (ValueError, OverflowError):
-        grade = None
-    if grade is None or not isfinite(grade):
-        raise BadLine(f"the grade {value!r} is no number")
-    return grade
+def _grade(name: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise BadLine(f"the grade of {name!r} is {_kind(value)}, not a number")
+    if not 0 <= value <= _HIGHEST_GRADE:
+        raise BadLine(f"the grade of {name!r} is {value!r:.12}, not between 0 (not relevant) and {_HIGHEST_GRADE:,}")
+    return float(value)
 
 
 # -- CSV
 
 
-def _csv_rows(file: Path) -> Iterator[Question]:
+def _csv_rows(file: Path) -> Iterator[tuple[int, Question]]:
     problems = Problems(file)
     lines = list(lines_of(file))
     for number, line in lines:
@@ -231,7 +269,7 @@ def _csv_rows(file: Path) -> Iterator[Question]:
                         raise UserError(f"{file.name} has no column called question in its first line", hint=_FORMATS)
                     continue
                 try:
-                    yield _question_of_row(header, row)
+                    yield rows.line_num, _question_of_row(header, row)
                 except BadLine as problem:
                     problems.add(rows.line_num, problem)
         except csv.Error as problem:
@@ -264,18 +302,27 @@ def _several(cell: str) -> list[str]:
     return [part for part in cell.split("|") if part.strip()]
 
 
-def _merged(questions: Iterable[Question]) -> list[Question]:
+def _merged(file: Path, rows: Iterable[tuple[int, Question]]) -> list[tuple[int, Question]]:
     """Rows with the same question are one: tables often have a row for each of its documents."""
-    merged: dict[str, Question] = {}
-    for question in questions:
-        known = merged.get(question.id, question)
-        merged[question.id] = replace(
-            known,
-            documents={**known.documents, **question.documents},
-            chunks=tuple(dict.fromkeys((*known.chunks, *question.chunks))),
-            answers=tuple(dict.fromkeys((*known.answers, *question.answers))),
-            answerable=known.answerable and question.answerable,
+    problems, merged = Problems(file), dict[str, tuple[int, Question]]()
+    for number, question in rows:
+        first, known = merged.get(question.id, (number, question))
+        for what, same in (
+            ("text", known.text == question.text),
+            ("answerable", known.answerable == question.answerable),
+        ):
+            if not same:
+                problems.add(number, BadLine(f"the same question as line {first}, but another {what}"))
+        merged[question.id] = (
+            first,
+            replace(
+                known,
+                documents={**known.documents, **question.documents},
+                chunks=tuple(dict.fromkeys((*known.chunks, *question.chunks))),
+                answers=tuple(dict.fromkeys((*known.answers, *question.answers))),
+            ),
         )
+    problems.check()
     return list(merged.values())
 
 
@@ -286,7 +333,7 @@ def _beir(folder: Path, split: str) -> Reading:
     queries = folder / "queries.jsonl"
     if not queries.is_file():
         raise UserError(f"{folder} is no BEIR folder: it has no queries.jsonl", hint=_FORMATS)
-    asked = {question.id: question for question in _unique(queries, _parsed(queries, _query))}
+    asked = {question.id: (number, question) for number, question in _unique(queries, _parsed(queries, _query))}
     judged: dict[str, dict[str, float]] = {}
     judgements = _qrels_file(folder, split)
     problems = Problems(judgements)
@@ -300,14 +347,16 @@ def _beir(folder: Path, split: str) -> Reading:
     problems.check()
     if not judged:
         raise UserError(f"{judgements.name} judges none of the queries", hint=_FORMATS)
-    kept = tuple(replace(question, documents=judged[id]) for id, question in asked.items() if id in judged)
+    kept = tuple(
+        (number, replace(question, documents=judged[id])) for id, (number, question) in asked.items() if id in judged
+    )
     corpus = folder / "corpus.jsonl"
-    return Reading(kept, len(asked) - len(kept), corpus if corpus.is_file() else None)
+    return Reading(queries, kept, len(asked) - len(kept), corpus if corpus.is_file() else None)
 
 
 def _query(line: str) -> Question:
     entry = json_object(line)
-    return Question(text_of(entry.get("_id"), 'the "_id"'), text_of(entry.get("text"), 'the "text"'))
+    return Question(id_of(entry.get("_id"), 'the "_id"'), text_of(entry.get("text"), 'the "text"'))
 
 
 _HEADER = ""
@@ -324,7 +373,18 @@ def _judgement(line: str) -> tuple[str, str, float]:
     if [cell.strip().lower() for cell in cells[::2]] == ["query-id", "score"]:
         return _HEADER, "", 0.0
     query, document, grade = cells
-    return text_of(query, "the query-id"), text_of(document, "the corpus-id"), _grade(grade)
+    return text_of(query, "the query-id"), text_of(document, "the corpus-id"), _score(grade)
+
+
+def _score(cell: str) -> float:
+    """Public sets grade below zero what is spam; it is not relevant, as for trec_eval."""
+    try:
+        score = float(cell)
+    except ValueError:
+        score = inf
+    if not abs(score) <= _HIGHEST_GRADE:
+        raise BadLine(f"the score {cell.strip()!r} is no number up to {_HIGHEST_GRADE:,}")
+    return max(0.0, score)
 
 
 def _qrels_file(folder: Path, split: str) -> Path:

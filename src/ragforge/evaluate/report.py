@@ -8,25 +8,38 @@ from html import escape
 from ragforge.domain.evaluation import Comparison, FoundPassage, MetricChange, QuestionResult, Run, RunDetails
 from ragforge.evaluate.charts import Bar, bars, delta_bars, score_histogram, time_histogram
 from ragforge.evaluate.metrics import main_metric, quantile
+from ragforge.evaluate.summary import (
+    Unsearchable,
+    by_cut,
+    counted,
+    differing,
+    facts,
+    hidden,
+    imperfect,
+    shown,
+    wanted_by,
+    why_not,
+    why_unnamed,
+)
 
 _WORST = 25
 _CHANGED = 25
 _TITLES = {"ndcg": "nDCG", "recall": "Recall", "precision": "Precision", "hit": "Hit rate", "mrr": "MRR"}
 
 
-def page(details: RunDetails, comparison: Comparison | None = None) -> str:
-    """The whole page. `comparison` is of an older run with this one."""
-    run = details.run
+def page(details: RunDetails, comparison: Comparison | None = None, cannot: Unsearchable | None = None) -> str:
+    """The whole page. `comparison` is of an older run with this one; `cannot` tells why documents cannot be found."""
+    run, cannot = details.run, cannot or {}
     main = main_metric(run.metrics)
     judged = [result for result in details.results if result.metrics]
     body = "\n".join(
         (
-            _head(run, comparison),
+            _head(details, comparison, cannot),
             _tiles(run, main, comparison),
             _charts(details, judged, main, comparison),
             _significance(comparison),
             _changed(comparison),
-            _worst(judged, main),
+            _worst(details, main, cannot),
             _all_metrics(run),
             _settings(run),
         )
@@ -66,7 +79,7 @@ def _charts(details: RunDetails, judged: Sequence[QuestionResult], main: str, co
         ),
         (
             f"Questions by {_title(main)}",
-            f"{len(judged):,} judged questions; further right is better",
+            f"{counted(len(judged), 'judged question')}; further right is better",
             score_histogram("Questions by score", scores),
         ),
         *_delta_chart(comparison),
@@ -95,17 +108,25 @@ def _grid(*figures: tuple[str, str, str]) -> str:
 # -- words
 
 
-def _head(run: Run, comparison: Comparison | None) -> str:
+def _head(details: RunDetails, comparison: Comparison | None, cannot: Unsearchable) -> str:
+    run = details.run
     against = f" against {_named(comparison.before)}" if comparison else ""
-    facts = [f"run {run.id[:8]}", f"{run.ended_at:%Y-%m-%d %H:%M} UTC", f"{run.asked:,} questions"]
-    facts += [f"{run.asked - run.scored:,} not judged"] if run.asked != run.scored else []
-    facts += [f"{run.missing:,} wanted documents not in the project"] if run.missing else []
-    facts += [f"{run.degraded:,} answered with a part missing"] if run.degraded else []
-    notice = f'<p class="notice">{escape(comparison.notice)}</p>' if comparison and comparison.notice else ""
+    told = [f"run {run.id[:8]}", f"{run.ended_at:%Y-%m-%d %H:%M} UTC", *facts(details, cannot)]
+    notices = [notice for notice in (comparison.notice if comparison else "", hidden(details)) if notice]
     return (
         f"<header><p class='kicker'>Evaluation of {escape(run.questions)}</p><h1>{_named(run)}{against}</h1>"
-        f"<p class='facts'>{escape(' · '.join(facts))}</p>{notice}</header>"
+        f"<p class='facts'>{escape(' · '.join(told))}</p>{_tried(comparison)}"
+        f"{''.join(f'<p class=notice>{escape(notice)}</p>' for notice in notices)}</header>"
     )
+
+
+def _tried(comparison: Comparison | None) -> str:
+    """The settings in which this run differs from the older one."""
+    if comparison is None:
+        return ""
+    changes = differing(comparison.before.settings, comparison.after.settings)
+    told = [f"{escape(name)} {escape(old)} → {escape(new)}" for name, old, new in changes]
+    return f"<p class='facts'>{' · '.join(f'<bdi>{each}</bdi>' for each in told) or 'same settings'}</p>"
 
 
 def _named(run: Run) -> str:
@@ -164,7 +185,7 @@ def _significance(comparison: Comparison | None) -> str:
     main = [change for change in comparison.metrics if change.metric.partition("@")[2] in ("", cut)]
     rest = [change for change in comparison.metrics if change not in main]
     more = f"<details><summary>At other cuts</summary>{_change_table(rest)}</details>" if rest else ""
-    lead = f"Over {comparison.questions:,} questions; coloured where chance is unlikely (p below 0.05)."
+    lead = f"Over {counted(comparison.questions, 'question')}; coloured where chance is unlikely (p below 0.05)."
     return _section("Is it more than chance?", lead, _change_table(main) + more)
 
 
@@ -196,26 +217,28 @@ def _changed(comparison: Comparison | None) -> str:
         ]
         for change in comparison.changed[:_CHANGED]
     ]
-    shown = f"The {len(rows)} of {len(comparison.changed):,} that changed most, by {_title(comparison.main)}."
-    return _section("Questions that changed", shown, _table(("Change", "", "Question"), rows))
+    lead = f"{_part(len(rows), len(comparison.changed))}, by {_title(comparison.main)}; most changed first."
+    return _section("Questions that changed", lead, _table(("Change", "", "Question"), rows))
 
 
-def _worst(judged: Sequence[QuestionResult], main: str) -> str:
-    imperfect = sorted((r for r in judged if r.metrics[main] < 1), key=lambda result: result.metrics[main])
-    if not imperfect:
-        return _section("Questions that went worst", "None: every question found all it wanted, in the best order.", "")
-    rows = [[f"{r.metrics[main]:.2f}", _text(r.text), _wanted(r), _found(r)] for r in imperfect[:_WORST]]
-    lead = f"{len(rows)} of {len(imperfect):,} that are not perfect. A tick marks what was wanted."
-    return _section("Questions that went worst", lead, _table((_title(main), "Question", "Wanted", "Found"), rows))
+def _part(shown: int, all: int) -> str:
+    return f"The first {shown} of {all:,}" if shown < all else f"All {all:,}" if all > 1 else "The only one"
 
 
-def _wanted(result: QuestionResult) -> str:
+def _worst(details: RunDetails, main: str, cannot: Unsearchable) -> str:
+    title, all = "Questions that went worst", imperfect(details)
+    if not all:
+        return _section(title, "None: every question found all it wanted, in the best order.", "")
+    rows = [[f"{r.metrics[main]:.2f}", _text(r.text), _wanted(r, cannot), _found(r)] for r in all[:_WORST]]
+    lead = f"{_part(len(rows), len(all))} that could have gone better, worst first. A tick marks what was wanted."
+    return _section(title, lead, _table((_title(main), "Question", "Wanted", "Found"), rows))
+
+
+def _wanted(result: QuestionResult, cannot: Unsearchable) -> str:
     found = {passage.document for passage in result.found} | {passage.chunk for passage in result.found}
-    relevant = sorted((w for w in result.wanted if w.grade > 0), key=lambda wanted: -wanted.grade)
     items = [
-        f"{'✓ ' if wanted.found_as in found else ''}{_text(wanted.name)}"
-        f"{'' if wanted.found_as else ' <small>not in the project</small>'}"
-        for wanted in relevant
+        f"{'✓ ' if wanted.found_as in found else ''}{_text(wanted.name)}{_small(why_not(wanted, cannot))}"
+        for wanted in wanted_by(result)
     ]
     return _list(items, 4)
 
@@ -226,11 +249,15 @@ def _found(result: QuestionResult) -> str:
     for passage in result.found:
         best.setdefault(passage.document, passage)
     items = [
-        f"{'✓ ' if wanted & {passage.document, passage.chunk} else ''}"
-        f"{_text(passage.name) if passage.name else '<small>removed since</small>'} <small>{passage.score:.2f}</small>"
+        f"{'✓ ' if wanted & {passage.document, passage.chunk} else ''}{_text(passage.name)}"
+        f"{_small(why_unnamed(passage))}{_small(f'{passage.score:.2f}' if passage.document else '')}"
         for passage in best.values()
     ]
     return _list(items, 4) if items else "<small>nothing</small>"
+
+
+def _small(note: str) -> str:
+    return f" <small>{note}</small>" if note else ""
 
 
 def _list(items: Sequence[str], most: int) -> str:
@@ -239,22 +266,14 @@ def _list(items: Sequence[str], most: int) -> str:
 
 
 def _all_metrics(run: Run) -> str:
-    cuts = sorted({name.partition("@")[2] for name in run.metrics} - {""}, key=int)
-    kinds = list(dict.fromkeys(name.partition("@")[0] for name in run.metrics))
-
-    def value(name: str) -> str:
-        return f"{run.metrics[name]:.4f}" if name in run.metrics else ""
-
-    rows = [
-        [_title(kind), *([value(f"{kind}@{cut}") for cut in cuts] if kind not in run.metrics else [value(kind)])]
-        for kind in kinds
-    ]
+    cuts, kinds = by_cut(run.metrics)
+    rows = [[_title(kind), *values] for kind, values in kinds.items()]
     return _section("All metrics", "", _table(["", *(f"@{cut}" for cut in cuts)], rows, "numbers"))
 
 
 def _settings(run: Run) -> str:
     rows = [
-        f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(str(value)) if value not in ('', None) else '–'}</dd>"
+        f"<dt>{escape(name.replace('_', ' '))}</dt><dd>{escape(shown(value))}</dd>"
         for name, value in run.settings.items()
     ]
     return _section("Settings", f"Fingerprint {escape(run.settings_hash)}", f"<dl>{''.join(rows)}</dl>")

@@ -1,6 +1,6 @@
 """Evaluation, whole: questions come in, are searched one by one, measured, kept, and compared. Read this first.
 
-import   read all -> (corpus: check, write files, add them) -> store the set
+import   read all -> check names -> (corpus: write files, add them) -> store the set
 run      set -> find the wanted documents -> search each question -> measure -> store the run in one step
 compare  two stored runs -> differences, significance, questions that changed
 """
@@ -11,13 +11,13 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ragforge.domain.access import Scope
+from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.evaluation import (
     LAST,
@@ -35,13 +35,14 @@ from ragforge.domain.library import FileResult, Outcome, Progress, Project
 from ragforge.domain.retrieval import Retrieved
 from ragforge.errors import NotFound, UserError
 from ragforge.evaluate.compare import compare
-from ragforge.evaluate.corpus import ELSEWHERE, Names, check_corpus, write_corpus
+from ragforge.evaluate.corpus import ELSEWHERE, UNCLEAR, Names, check_corpus, file_name, write_corpus
 from ragforge.evaluate.metrics import means, measured, quantile, ranked_once
-from ragforge.evaluate.questions import read_questions
+from ragforge.evaluate.questions import BadLine, Problems, Reading, read_questions
 from ragforge.ports import Catalog, Clock
 
 _LEAST_OF_ID = 4
 _LONGEST_NAME = 100
+_SHOWN = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,17 @@ class ImportQuestions:
         reading = read_questions(path, request.split)
         name = _set_name(request.name or path.resolve().stem)
         corpus = request.corpus or reading.corpus if request.with_corpus else None
-        if corpus is not None:
-            check_corpus(corpus)
+        coming = check_corpus(corpus) if corpus is not None else frozenset()
         project = self.project()
+        with self.catalog.read() as c:
+            sets = c.evaluations.question_sets(scope, project.id)
+            before = next((known.folder for known in sets if known.name == name), "")
+            names = Names(c.documents.all(scope, project.id), before)
+        _require_clear(reading, names, coming)
         folder, empty = "", 0
         outcomes: Counter[Outcome] = Counter()
         if corpus is not None:
-            target = self._target(scope, project.id, name, request.documents)
+            target = self._target(request.documents or Path(before or f"{name}-documents"))
             yield Progress("writing", 0, None)
             written = write_corpus(corpus, target)
             folder, empty = str(target), written.empty
@@ -96,15 +101,27 @@ class ImportQuestions:
         changed = changed or any(outcomes[outcome] for outcome in outcomes if outcome is not Outcome.UNCHANGED)
         yield ImportReport(questions, changed, reading.left_out, dict(outcomes), empty)
 
-    def _target(self, scope: Scope, project: str, name: str, given: Path | None) -> Path:
+    def _target(self, folder: Path) -> Path:
         """The folder for a corpus's files: never inside the workspace, from which nothing is added."""
-        with self.catalog.read() as c:
-            before = [known.folder for known in c.evaluations.question_sets(scope, project) if known.name == name]
-        target = given or Path(before[0] if before and before[0] else f"{name}-documents")
-        target = target.expanduser().resolve()
+        target = folder.expanduser().resolve()
         if target.is_relative_to(self.workspace.resolve()):
             raise UserError(f"the documents would be written into the workspace, to {target}", hint=ELSEWHERE)
         return target
+
+
+def _require_clear(reading: Reading, names: Names, coming: frozenset[str]) -> None:
+    """Every wanted name means one file at most; a file of that name that comes with the questions is meant first."""
+    problems = Problems(reading.file)
+    for line, question in reading.numbered:
+        for name in _documents_of(question):
+            if file_name(name) not in coming and (unclear := names.unclear(name)):
+                problems.add(line, BadLine(f"{name!r} {unclear}"))
+    problems.check(hint=UNCLEAR)
+
+
+def _documents_of(question: Question) -> Iterable[str]:
+    """What a question calls the documents it wants. A chunk is named by its id and nothing else."""
+    return () if question.chunks else question.wanted
 
 
 def _set_name(name: str) -> str:
@@ -130,9 +147,10 @@ class Evaluate:
         with self.catalog.read() as c:
             questions = c.evaluations.questions(scope, project, name)
             known = c.evaluations.question_set(scope, project, name)
-            names = Names(c.documents.all(scope, project), known.folder)
+            documents = c.documents.all(scope, project)
+        names = Names(documents, known.folder)
         wanted = [_wanted(question, names) for question in questions]
-        _require_documents(wanted, name)
+        _require_documents(wanted, {each.id for each in documents if not each.enabled}, name, _sees_all(scope))
         began, started_at = time.monotonic(), self._now()
         results: list[QuestionResult] = []
         for question, its in zip(questions, wanted, strict=True):
@@ -184,10 +202,13 @@ class Evaluate:
 
 
 def _wanted(question: Question, names: Names) -> tuple[Wanted, ...]:
-    """What a question wants, as the project holds it. A chunk is named by its id and nothing else."""
-    return tuple(
-        Wanted(name, grade, name if question.chunks else names.find(name)) for name, grade in question.wanted.items()
-    )
+    """What a question wants, as the project holds it. Raises `UserError` for a name that several files share."""
+    found: dict[str, str | None] = dict(zip(question.chunks, question.chunks, strict=True))
+    for name in _documents_of(question):
+        if unclear := names.unclear(name):
+            raise UserError(f"the question {question.text[:_SHOWN]!r} wants {name!r}, which {unclear}", hint=UNCLEAR)
+        found[name] = next(iter(names.find(name)), None)
+    return tuple(Wanted(name, grade, found[name]) for name, grade in question.wanted.items())
 
 
 def _grades(wanted: Sequence[Wanted]) -> dict[str, float]:
@@ -199,17 +220,29 @@ def _grades(wanted: Sequence[Wanted]) -> dict[str, float]:
     return grades
 
 
-def _require_documents(wanted: Sequence[tuple[Wanted, ...]], name: str) -> None:
+def _sees_all(scope: Scope) -> bool:
+    """Whether no document can be above the scope, so that names which mean nothing here are no secret either."""
+    return scope.clearance == max(Clearance)
+
+
+def _require_documents(wanted: Sequence[tuple[Wanted, ...]], off: set[str], name: str, tells: bool) -> None:
+    """Something can be found. `tells` allows an example of what cannot."""
     items = [item for its in wanted for item in its]
     if not items:
         raise UserError(
             f"no question of {name} says which documents it wants", hint="import it with documents, or a qrels file"
         )
-    if all(item.found_as is None for item in items):
-        raise NotFound(
-            f"the project holds none of the documents that {name} wants, such as {items[0].name!r}",
-            hint="ragforge add them, or import the set with its corpus; ragforge ls shows the names",
-        )
+    asleep = [item for item in items if item.found_as in off]
+    absent = [item for item in items if item.found_as is None]
+    if len(asleep) + len(absent) < len(items):
+        return
+    such = f", such as {(asleep or absent)[0].name!r}" if tells else ""
+    if asleep:
+        raise UserError(f"the documents that {name} wants are switched off{such}", hint="ragforge on FILE")
+    raise NotFound(
+        f"the project holds none of the documents that {name} wants{such}",
+        hint="ragforge add them, or import the set with its corpus; ragforge ls shows the names",
+    )
 
 
 @dataclass(frozen=True, slots=True)

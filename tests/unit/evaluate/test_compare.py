@@ -101,7 +101,13 @@ def test_a_set_that_was_imported_anew_is_compared_by_what_is_the_same() -> None:
     results[2] = replace(results[2], metrics={})
     comparison = compare(old, replace(new, results=tuple(results)))
     assert comparison.questions == 1
-    assert "1 of 4 questions are the same" in comparison.notice
+    assert comparison.notice == "the set changed in between: compared by the 1 of 4 questions that did not"
+
+
+def test_what_the_asker_may_not_see_is_compared_all_the_same() -> None:
+    before, after = scored([0.1, 0.2]), scored([0.2, 0.3])
+    unseen = replace(after.results[0], wanted=(Wanted("", 1.0, None),))
+    assert compare(before, replace(after, results=(unseen, *after.results[1:]))).questions == 2
 
 
 def test_only_metrics_of_both_are_compared() -> None:

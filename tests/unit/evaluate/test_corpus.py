@@ -30,7 +30,7 @@ def test_a_file_for_each_entry(tmp_path: Path) -> None:
         {"_id": "e", "title": " ", "text": None},
         {"_id": "t", "title": "Only a title"},
     )
-    check_corpus(file)
+    assert check_corpus(file) == {"1.md", "docs/a.md", "e.md", "t.md"}
     written = write_corpus(file, tmp_path / "out")
     assert {str(path.relative_to(tmp_path / "out")): path.read_text() for path in written.files} == {
         "1.md": "# Wings in slipstream\n\nLift  grows.\n",
@@ -53,7 +53,7 @@ def test_files_that_are_right_are_not_touched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "reason"),
     [
-        ({"text": "x"}, 'the "_id" is no text'),
+        ({"text": "x"}, 'the "_id" is missing'),
         ({"_id": "1", "text": ["x"]}, '"text" is no text'),
         ({"_id": "1", "title": 5}, '"title" is no text'),
         ({"_id": "0", "text": "x"}, "the same document as line 1"),
@@ -112,15 +112,21 @@ def test_a_document_is_found_by_any_of_its_names() -> None:
         ]
     )
     for name in ("aaaaaaaabbbbbbbb", "aaaaaaaa", "/copy/refunds.txt", "returns.md", "refunds", "docs/returns"):
-        assert names.find(name) == "aaaaaaaabbbbbbbb", name
-    assert names.find("index.md") is None, "two are called so"
-    assert names.find("index") is None
-    assert names.find("de/index.md") == names.find("docs/de/index") == "dddddddd00000000"
-    assert names.find("e/index.md") is None, "folders count whole"
-    assert names.find("nothing") is None
+        assert names.find(name) == ["aaaaaaaabbbbbbbb"], name
+        assert names.unclear(name) == ""
+    assert names.find("index.md") == names.find("index") == ["cccccccc00000000", "dddddddd00000000"]
+    assert names.unclear("index") == "could be 2 files (cccccccc, dddddddd)"
+    assert names.find("de/index.md") == names.find("docs/de/index") == ["dddddddd00000000"]
+    assert names.find("e/index.md") == [], "folders count whole"
+    assert names.find("nothing") == [] and names.unclear("nothing") == ""
+
+
+def test_of_many_files_with_one_name_some_are_told() -> None:
+    names = Names([document(f"{number}" * 16, f"/{number}/a.md") for number in range(5)])
+    assert names.unclear("a") == "could be 5 files (00000000, 11111111, 22222222, …)"
 
 
 def test_a_set_finds_its_own_documents_first() -> None:
     documents = [document("a" * 16, "/one/1.md"), document("b" * 16, "/two/1.md")]
-    assert Names(documents).find("1") is None
-    assert Names(documents, "/two").find("1") == "b" * 16
+    assert len(Names(documents).find("1")) == 2
+    assert Names(documents, "/two").find("1") == ["b" * 16]

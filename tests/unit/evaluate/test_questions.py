@@ -58,6 +58,11 @@ def test_the_form_of_squad(tmp_path: Path) -> None:
     assert question.wanted == {}, "the document named is a look-alike"
 
 
+def test_a_single_thing_needs_no_list(tmp_path: Path) -> None:
+    question = only(written(tmp_path / "q.jsonl", {"question": "Why?", "document": "a.md", "answer": "so"}))
+    assert (question.documents, question.answers) == ({"a.md": 1}, ("so",))
+
+
 def test_chunks_are_judged_instead_of_documents(tmp_path: Path) -> None:
     question = only(written(tmp_path / "q.jsonl", {"question": "Why?", "documents": ["a"], "chunks": ["c1", "c2"]}))
     assert question.wanted == {"c1": 1, "c2": 1}
@@ -80,18 +85,38 @@ def test_without_an_id_the_text_names_it(tmp_path: Path) -> None:
         ("{}", 'no "question"'),
         ({"_id": "1", "text": "Why?"}, "imported by its folder"),
         ({"question": " "}, "the question is empty"),
-        ({"question": ["Why?"]}, "the question is no text"),
+        ({"question": ["Why?"]}, "the question is a list, not a text in quotes"),
+        ({"question": 5}, "the question is a number, not a text in quotes"),
+        ({"question": None}, "the question is missing"),
         ({"question": "a\x00b"}, "characters that are no text"),
         ('{"question": "a\\ud800b"}', "characters that are no text"),
         ({"question": "Why?", "documents": [""]}, 'an entry of "documents" is empty'),
-        ({"question": "Why?", "documents": [["a"]]}, 'an entry of "documents" is no text'),
-        ({"question": "Why?", "documents": {"a": 1}}, 'an entry of "documents" is no text'),
-        ({"question": "Why?", "grades": ["a"]}, '"grades" is no object'),
-        ({"question": "Why?", "grades": {"a": "high"}}, "the grade 'high' is no number"),
-        ({"question": "Why?", "grades": {"a": True}}, "the grade True is no number"),
-        ('{"question": "Why?", "grades": {"a": 1e999}}', "is no number"),
+        ({"question": "Why?", "documents": [["a"]]}, 'an entry of "documents" is a list, not a text in quotes'),
+        ({"question": "Why?", "documents": [1]}, 'an entry of "documents" is a number, not a text in quotes'),
+        ({"question": "Why?", "documents": False}, 'an entry of "documents" is true or false'),
+        ({"question": "Why?", "documents": {"a": 1}}, '"documents" is an object, not a list of texts'),
+        ({"question": "Why?", "documents": ["a"], "doc_ids": ["b"]}, '"documents" and "doc_ids" mean the same'),
+        ({"question": "Why?", "grades": ["a"]}, '"grades" is a list, not an object such as {"faq.html": 2}'),
+        ({"question": "Why?", "grades": ""}, '"grades" is a text, not an object'),
+        ({"question": "Why?", "grades": {"a": None}}, "the grade of 'a' is null, not a number"),
+        ({"question": "Why?", "grades": {"a": "2"}}, "the grade of 'a' is a text, not a number"),
+        ({"question": "Why?", "grades": {"a": True}}, "the grade of 'a' is true or false, not a number"),
+        ({"question": "Why?", "grades": {"a": -1}}, "the grade of 'a' is -1, not between 0 (not relevant) and"),
+        ('{"question": "Why?", "grades": {"a": 1e999}}', "the grade of 'a' is inf, not between 0"),
+        ({"question": "Why?", "grades": {"a": 10**60}}, "the grade of 'a' is 100000000000, not between 0"),
+        (
+            {"question": "Why?", "documents": ["a"], "answerable": False},
+            '"answerable" is false, but there are documents',
+        ),
+        (
+            {"question": "Why?", "grades": {"a": 1}, "answerable": False},
+            '"answerable" is false, but there are documents',
+        ),
+        ({"question": "Why?", "chunks": ["c"], "answerable": False}, '"answerable" is false, but there are chunks'),
+        ({"question": "Why?", "answer": "so", "answerable": False}, '"answerable" is false, but there are answers'),
         ({"question": "Why?", "answerable": "no"}, '"answerable" is neither true nor false'),
-        ({"question": "Why?", "id": True}, "the id is no text"),
+        ({"question": "Why?", "id": True}, "the id is true or false, not a text in quotes"),
+        ({"question": "Why?", "id": 1.5}, "the id is a number, not a text in quotes"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path: Path, line: object, reason: str) -> None:
@@ -108,6 +133,16 @@ def test_all_bad_lines_are_named_at_once(tmp_path: Path) -> None:
 def test_the_same_id_twice(tmp_path: Path) -> None:
     path = written(tmp_path / "q.jsonl", {"question": "A?", "id": 1}, {"question": "B?", "id": "1"})
     assert "line 2: the same question as line 1 (1)" in refused(path)
+
+
+def test_every_question_has_its_line(tmp_path: Path) -> None:
+    lines = written(tmp_path / "q.jsonl", {"question": "A?"}, "", {"question": "B?"})
+    assert [number for number, _ in read_questions(lines).numbered] == [1, 3]
+    rows = written(tmp_path / "q.csv", "question,document", "A?,a", "", "B?,b", "A?,c")
+    assert [(number, q.text) for number, q in read_questions(rows).numbered] == [(2, "A?"), (4, "B?")]
+    folder = beir(tmp_path / "beir")
+    assert [(number, q.id) for number, q in read_questions(folder).numbered] == [(1, "1"), (3, "3")]
+    assert read_questions(folder).file == folder / "queries.jsonl"
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
@@ -156,6 +191,9 @@ def test_bad_csv(tmp_path: Path) -> None:
     path = written(tmp_path / "q.csv", "question,document", ",x", "A?,x,y", "B?,x")
     assert "line 2: the question is empty; line 3: 3 cells under a header of 2" in refused(path)
     assert "neither true nor false" in refused(written(tmp_path / "q.csv", "question,answerable", "A?,maybe"))
+    path = written(tmp_path / "q.csv", "id,question,answerable,documents", "1,A?,yes,a", "1,B?,yes,b", "1,A?,no,")
+    assert "line 3: the same question as line 2, but another text" in refused(path)
+    assert "line 4: the same question as line 2, but another answerable" in refused(path)
     assert "line 2" in refused(written(tmp_path / "q.csv", "question", '"never closed'))
 
 
@@ -182,6 +220,11 @@ def test_qrels_without_a_header_and_as_trec_eval_reads_them(tmp_path: Path) -> N
     assert read_questions(beir(tmp_path / "b", "qrels.tsv", "1 0 d1 1")).questions[0].documents == {"d1": 1}
 
 
+def test_what_is_judged_below_zero_is_not_relevant(tmp_path: Path) -> None:
+    reading = read_questions(beir(tmp_path, "qrels.tsv", "1\td1\t1", "1\tspam\t-2"))
+    assert reading.questions[0].documents == {"d1": 1, "spam": 0}
+
+
 def test_splits(tmp_path: Path) -> None:
     beir(tmp_path, "qrels/train.tsv", "2\td1\t1")
     assert [q.id for q in read_questions(tmp_path).questions] == ["2"], "the only one is meant"
@@ -197,6 +240,8 @@ def test_splits(tmp_path: Path) -> None:
         ("1\td1", "2 columns"),
         ("9\td1\t1", "no query '9'"),
         ("1\td1\tgood", "'good' is no number"),
+        ("1\td1\tinf", "'inf' is no number up to 1,000,000"),
+        ("1\td1\tnan", "'nan' is no number"),
         ("1\t\t1", "the corpus-id is empty"),
     ],
 )
@@ -212,7 +257,7 @@ def test_bad_folders(tmp_path: Path) -> None:
     assert "no qrels.tsv" in refused(tmp_path)
     written(tmp_path / "queries.jsonl", {"_id": "", "text": "x"}, {"_id": "1"})
     written(tmp_path / "qrels.tsv", "1\td1\t1")
-    assert 'line 1: the "_id" is empty; line 2: the "text" is no text' in refused(tmp_path)
+    assert 'line 1: the "_id" is empty; line 2: the "text" is missing' in refused(tmp_path)
 
 
 # -- any line

@@ -62,12 +62,13 @@ def evil_run() -> RunDetails:
             text=EVIL,
             wanted=(Wanted(EVIL, 2.0, None), Wanted("here.md", 1.0, "d1"), Wanted("zero.md", 0.0, "d3")),
             found=(FoundPassage("c1", "d1", 0.9, EVIL), FoundPassage("c2", "d2", 0.1, "")),
+            degraded=("reranker",),
         ),
         result("q2", {"ndcg@10": 1.0, "mrr": 1.0}),
         result("q3", {}),
     ]
     run = details(results, label=EVIL, questions=EVIL)
-    return replace(run, run=replace(run.run, settings={"k": 10, EVIL: EVIL}, missing=1, degraded=2))
+    return replace(run, run=replace(run.run, settings={"k": 10, EVIL: EVIL}, missing=1, degraded=1))
 
 
 def test_texts_stay_texts() -> None:
@@ -93,12 +94,13 @@ def test_what_it_tells() -> None:
     outline = Outline(page(evil_run()))
     told = " ".join(outline.text.split())
     for words in (
-        "3 questions", "1 not judged", "1 wanted documents not in the project", "2 answered with a part missing",
+        "3 questions · 1 without known documents not judged · 1 wanted document not in the project",
+        "1 searched without the reranker", "2 judged questions", "The only one that could have gone better",
         "nDCG@10", "0.600", "Questions that went worst", "not in the project", "removed since", "✓", "Settings",
     ):  # fmt: skip
         assert words in told, words
     assert "zero.md" not in told, "grade zero is not wanted"
-    assert "Is it more than chance?" not in told
+    assert "Is it more than chance?" not in told and "not shown" not in told
     assert outline.tags.count("svg") == 3
 
 
@@ -110,6 +112,23 @@ def test_against_an_older_run() -> None:
     for words in ("new against old", "10 better, 10 worse, 20 the same", "+0.20", "−0.10", "0.50 → 0.70"):
         assert words in told, words
     assert outline.tags.count("svg") == 4
+
+
+def test_what_cannot_be_found_and_what_may_not_be_seen() -> None:
+    off, unseen = Wanted("off.md", 1.0, "d1"), Wanted("", 1.0, None)
+    run = details([result("q1", {"ndcg@10": 0.2}, wanted=(off, unseen), found=(FoundPassage("", "", 0.0),))])
+    told = " ".join(Outline(page(run, None, {"d1": "switched off"})).text.split())
+    assert "1 question · 1 wanted document switched off some documents are not shown: they are above" in told
+    assert "off.md switched off" in told and "removed since" not in told and "0.00" not in told
+    assert "1 judged question;" in told
+
+
+def test_what_was_tried_is_told() -> None:
+    before, after = scored([0.5]), scored([0.6])
+    other = replace(after, run=replace(after.run, settings={**after.run.settings, "alpha": 0.2, "new_one": EVIL}))
+    assert "same settings" in page(after, compare(before, after)) and "same settings" not in page(after)
+    told = " ".join(Outline(page(other, compare(before, other))).text.split())
+    assert f"alpha 0.7 → 0.2 · new one none → {EVIL}" in told
 
 
 def test_when_all_is_well_it_says_so() -> None:

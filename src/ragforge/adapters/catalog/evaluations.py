@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.unit import Session, batches, cleared, milliseconds, moment
-from ragforge.domain.access import Scope
+from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.evaluation import FoundPassage, Question, QuestionResult, QuestionSet, Run, Wanted, set_digest
 from ragforge.errors import NotFound
 
@@ -97,7 +98,10 @@ class SqlEvaluations:
         return [_run(each, project) for each in found]
 
     def results(self, scope: Scope, project: str, run: str) -> list[QuestionResult]:
-        """What became of each question, in the set's order, with the names the documents have now."""
+        """What became of each question, in the set's order, with the names the documents have now.
+
+        What is not known to be open to the scope is blank: documents above it, and names that no document has any more.
+        """
         row = self._session.project(scope, project)
         statement = (
             sa.select(t.evaluation_results)
@@ -105,10 +109,15 @@ class SqlEvaluations:
             .where(t.evaluation_runs.c.project == row.ord, t.evaluation_runs.c.id == run)
             .order_by(t.evaluation_results.c.position)
         )
-        rows = self._session.execute(statement).all()
-        found = [[FoundPassage(*passage) for passage in json.loads(r.found)] for r in rows]
-        names = self._names(scope, row.ord, {passage.document for passages in found for passage in passages})
-        return [_result(r, passages, names) for r, passages in zip(rows, found, strict=True)]
+        results = [_result(each) for each in self._session.execute(statement)]
+        found = {passage.document for result in results for passage in result.found}
+        wanted = {item.found_as for result in results for item in result.wanted if item.found_as is not None}
+        names = self._names(scope, row.ord, found | wanted)
+        results = [replace(result, found=_named_now(result.found, names)) for result in results]
+        if scope.clearance == max(Clearance):
+            return results
+        known = names.keys() | self._chunks(scope, row.ord, wanted - names.keys())
+        return [_seen(result, known) for result in results]
 
     def _names(self, scope: Scope, project: int, documents: set[str]) -> dict[str, str]:
         """Names of those that are still there and that the scope may know of."""
@@ -119,6 +128,19 @@ class SqlEvaluations:
             )
             names |= {row.id: row.name for row in self._session.execute(statement)}
         return names
+
+    def _chunks(self, scope: Scope, project: int, ids: set[str]) -> set[str]:
+        """Those that are chunks of documents the scope may know of."""
+        chunks: set[str] = set()
+        for batch in batches(sorted(ids)):
+            statement = (
+                sa.select(t.chunks.c.id)
+                .join(t.versions, t.versions.c.ord == t.chunks.c.version)
+                .join(t.documents, t.documents.c.ord == t.versions.c.document)
+                .where(t.chunks.c.project == project, t.chunks.c.id.in_(batch), cleared(scope))
+            )
+            chunks |= set(self._session.execute(statement).scalars())
+        return chunks
 
 
 def _named(project: int, name: str) -> sa.Select[Any]:
@@ -218,13 +240,26 @@ def _result_row(key: int, position: int, result: QuestionResult) -> dict[str, An
     }
 
 
-def _result(row: Row[Any], found: Sequence[FoundPassage], names: dict[str, str]) -> QuestionResult:
+def _result(row: Row[Any]) -> QuestionResult:
     return QuestionResult(
         question=row.question,
         text=row.text,
         wanted=tuple(Wanted(*wanted) for wanted in json.loads(row.wanted)),
-        found=tuple(FoundPassage(p.chunk, p.document, p.score, names.get(p.document, "")) for p in found),
+        found=tuple(FoundPassage(*passage) for passage in json.loads(row.found)),
         metrics=json.loads(row.metrics),
         milliseconds=row.milliseconds,
         degraded=tuple(json.loads(row.degraded)),
+    )
+
+
+def _named_now(found: Sequence[FoundPassage], names: Mapping[str, str]) -> tuple[FoundPassage, ...]:
+    return tuple(replace(passage, name=names.get(passage.document, "")) for passage in found)
+
+
+def _seen(result: QuestionResult, known: Set[str]) -> QuestionResult:
+    """Only what is known to be open: a blank in the place of all else."""
+    return replace(
+        result,
+        wanted=tuple(item if item.found_as in known else Wanted("", item.grade, None) for item in result.wanted),
+        found=tuple(each if each.document in known else FoundPassage("", "", 0.0) for each in result.found),
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +19,18 @@ from ragforge.domain.library import FileResult, Outcome, Progress
 from ragforge.domain.retrieval import Tuning
 from ragforge.errors import UserError
 from ragforge.evaluate.metrics import main_metric, measured
+from ragforge.evaluate.summary import (
+    Unsearchable,
+    by_cut,
+    differing,
+    facts,
+    hidden,
+    imperfect,
+    unsearchable,
+    wanted_by,
+    why_not,
+    why_unnamed,
+)
 from ragforge.interfaces.cli.common import Common, command, path_of
 from ragforge.interfaces.cli.files import SOME_FAILED
 from ragforge.interfaces.cli.output import (
@@ -35,13 +49,11 @@ from ragforge.interfaces.cli.progress import meter
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
 from ragforge.interfaces.cli.tuning import Tune, tuning_options
 
-if TYPE_CHECKING:
-    from ragforge.app import Ragforge
-
 BELOW_GATE = 1
 _ID_LENGTH = 8
 _SHOWN = 10
 _FAILURES_SHOWN = 5
+_NAMES_SHOWN = 5
 _SETTINGS_SHOWN = ("k", "fusion", "alpha", "embedder")
 _FAILED = (Outcome.FAILED, Outcome.QUARANTINED)
 
@@ -157,9 +169,14 @@ class Gate:
             least = float(value)
         except ValueError:
             least = math.nan
+        metric = metric.strip().lower()
         if math.isnan(least):
             raise UserError(f"--fail-under {plain(text)} has no number", hint="write --fail-under ndcg@10=0.7")
-        return cls(metric.strip(), least)
+        if not 0 <= least <= 1:
+            part = least / 100 if 1 < least <= 100 else 0.7
+            hint = f"write --fail-under {plain(metric)}={part:g}"
+            raise UserError(f"--fail-under {plain(text)}: metrics lie between 0 and 1", hint=hint)
+        return cls(metric, least)
 
     def result(self, run: Run) -> dict[str, Any]:
         value = run.metrics[self.metric]
@@ -187,23 +204,26 @@ def run(
         suppress(Cancelled),
     ):
         tuning = tune(forge.tuning())
-        _require_metrics(gates, measured([], {}, tuning.k))
-        for event in forge.evaluating(
-            questions, project=common.project_in(forge), tuning=tuning, label=label, cancel=cancel
-        ):
+        _require_metrics(gates, tuning.k)
+        project = common.project_in(forge)
+        for event in forge.evaluating(questions, project=project, tuning=tuning, label=label, cancel=cancel):
             if isinstance(event, Run):
                 done = event
+                details = forge.evaluation(done.id, project=project)
+                cannot = unsearchable(details, forge.documents(project=project))
             else:
                 shown.show(event)
     if done is None:
         raise typer.Exit(STOPPED)
     results = [gate.result(done) for gate in gates]
     if common.json:
-        print_json({"run": done, "gates": results})
+        print_json({"run": done, "gates": results, "unsearchable": cannot})
     else:
-        _print_run(done)
+        _print_run(details, cannot)
         for result in results:
             _say_gate(result)
+        if short := next((each for each in details.results if each.degraded), None):
+            common.say(f"Note: ragforge search {shlex.quote(one_line(short.text))} tells what was missing, and why")
         common.say(
             f"Kept as {done.id[:_ID_LENGTH]}. Next: ragforge eval show {done.id[:_ID_LENGTH]} --html report.html"
         )
@@ -211,10 +231,17 @@ def run(
         raise typer.Exit(BELOW_GATE)
 
 
-def _require_metrics(gates: Sequence[Gate], known: Sequence[str] | dict[str, float]) -> None:
+def _require_metrics(gates: Sequence[Gate], k: int) -> None:
+    """Gates are of metrics that a run with this k has."""
+    known = measured([], {}, k)
     for gate in gates:
         if gate.metric not in known:
-            raise UserError(f"No metric is called {plain(gate.metric)}", hint=f"use one of: {', '.join(known)}")
+            kind, _, cut = gate.metric.partition("@")
+            is_cut = f"{kind}@1" in known and re.fullmatch("[1-9][0-9]*", cut)
+            other = f"--k {cut} measures {gate.metric}; " if is_cut else ""
+            raise UserError(
+                f"a run with k {k} has no metric {plain(gate.metric)!r}", hint=f"{other}use one of: {', '.join(known)}"
+            )
 
 
 def _say_gate(result: dict[str, Any]) -> None:
@@ -223,37 +250,16 @@ def _say_gate(result: dict[str, Any]) -> None:
     print_data(f"{mark} {result['metric']} {result['value']:.4f} {relation} {result['least']:g}")
 
 
-def _print_run(run: Run) -> None:
+def _print_run(details: RunDetails, cannot: Unsearchable) -> None:
     """The metrics as a table: one row for each kind, one column for each cut."""
+    run = details.run
     head = [run.id[:_ID_LENGTH], run.questions, run.label]
     print_data(paint("  ".join(plain(part) for part in head if part), "bold"))
-    kinds: dict[str, dict[str, float]] = {}
-    for name, value in run.metrics.items():
-        kind, _, cut = name.partition("@")
-        kinds.setdefault(kind, {})[cut] = value
-    cuts = sorted({cut for values in kinds.values() for cut in values if cut}, key=int)
+    cuts, kinds = by_cut(run.metrics)
     columns = [Column("metric"), *(Column(f"@{cut}", align_right=True) for cut in cuts)]
-    uncut = {kind: values[""] for kind, values in kinds.items() if "" in values}
-    rows = [
-        [kind, *(f"{values[cut]:.4f}" if cut in values else "" for cut in cuts)]
-        for kind, values in kinds.items()
-        if kind not in uncut
-    ]
-    rows += [[kind, *[""] * (len(cuts) - 1), f"{value:.4f}"] for kind, value in uncut.items()]
-    print_table(columns, rows)
-    print_data(_asked(run))
+    print_table(columns, [[kind, *values] for kind, values in kinds.items()])
+    print_data(f"{', '.join(facts(details, cannot))}; {run.milliseconds:.1f} ms each")
     print_data(_settings(run))
-
-
-def _asked(run: Run) -> str:
-    parts = [count(run.asked, "question")]
-    if run.asked != run.scored:
-        parts.append(f"{run.asked - run.scored:,} without known documents not judged")
-    if run.missing:
-        parts.append(f"{count(run.missing, 'wanted document')} not in the project")
-    if run.degraded:
-        parts.append(f"{run.degraded:,} answered with a part missing")
-    return f"{', '.join(parts)}; {run.milliseconds:.1f} ms each"
 
 
 def _settings(run: Run) -> str:
@@ -321,35 +327,45 @@ def show(
     questions: Rows = _SHOWN,
 ) -> None:
     """Show a run: its metrics, its settings, and the questions that went worst."""
+    if against and not html:
+        raise UserError("--against needs --html FILE", hint=f"ragforge eval compare {plain(against)} {plain(name)}")
     with common.open() as forge:
         project = common.project_in(forge)
         details = forge.evaluation(name, project=project)
+        cannot = unsearchable(details, forge.documents(project=project))
         if html:
-            _write_page(common, forge, html, details, against)
+            comparison = forge.compare_evaluations(against, details.run.id, project=project) if against else None
+            _write_page(common, html, details, comparison, cannot)
+    note = hidden(details)
     if common.json:
-        print_json({"run": details.run, "results": details.results})
+        print_json({"run": details.run, "results": details.results, "unsearchable": cannot, "note": note})
         return
-    _print_run(details.run)
-    worst = _worst(details)[:questions]
+    _print_run(details, cannot)
+    worst = imperfect(details)[:questions]
     if worst:
         print_data()
         print_data(paint("went worst", "bold"))
     for result in worst:
-        _print_question(result, main_metric(result.metrics))
+        _print_question(result, main_metric(result.metrics), cannot)
+    if note:
+        common.say(f"Note: {note}")
 
 
-def _worst(details: RunDetails) -> list[QuestionResult]:
-    judged = [result for result in details.results if result.metrics]
-    main = main_metric(details.run.metrics)
-    return sorted((r for r in judged if r.metrics[main] < 1), key=lambda result: result.metrics[main])
-
-
-def _print_question(result: QuestionResult, main: str) -> None:
+def _print_question(result: QuestionResult, main: str, cannot: Unsearchable) -> None:
     print_data(f"{result.metrics[main]:.2f}  {one_line(result.text)}")
-    wanted = [w.name + ("" if w.found_as else " (not in the project)") for w in result.wanted if w.grade > 0]
-    found = list(dict.fromkeys(p.name or "(removed)" for p in result.found))
-    print_data(paint(f"      wanted  {plain(', '.join(wanted[:5]))}", "dim"))
-    print_data(paint(f"      found   {plain(', '.join(found[:5])) or 'nothing'}", "dim"))
+    wanted = [_noted(item.name, why_not(item, cannot)) for item in wanted_by(result)]
+    found = list(dict.fromkeys(_noted(passage.name, why_unnamed(passage)) for passage in result.found))
+    print_data(paint(f"      wanted  {_some(wanted)}", "dim"))
+    print_data(paint(f"      found   {_some(found) or 'nothing'}", "dim"))
+
+
+def _noted(name: str, note: str) -> str:
+    return " ".join(part for part in (name, f"({note})" if note else "") if part)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMES_SHOWN:,} more" if len(names) > _NAMES_SHOWN else ""
+    return plain(", ".join(names[:_NAMES_SHOWN])) + more
 
 
 # -- compare
@@ -370,7 +386,9 @@ def compare(
         project = common.project_in(forge)
         comparison = forge.compare_evaluations(before, after, project=project)
         if html:
-            _write_page(common, forge, html, forge.evaluation(after, project=project), before)
+            details = forge.evaluation(comparison.after.id, project=project)
+            cannot = unsearchable(details, forge.documents(project=project))
+            _write_page(common, html, details, comparison, cannot)
     if common.json:
         print_json({"comparison": comparison})
     else:
@@ -408,6 +426,8 @@ def _print_comparison(common: Common, comparison: Comparison, questions: int) ->
     ]
     names = " -> ".join(plain(run.label or run.id[:_ID_LENGTH]) for run in (comparison.before, comparison.after))
     print_data(paint(f"{names}  {plain(comparison.before.questions)}", "bold"))
+    tried = differing(comparison.before.settings, comparison.after.settings)
+    print_data(paint(plain(", ".join(f"{name} {old} -> {new}" for name, old, new in tried) or "same settings"), "dim"))
     print_table(columns, rows, colours)
     if changed := comparison.changed[:questions]:
         print_data()
@@ -418,15 +438,13 @@ def _print_comparison(common: Common, comparison: Comparison, questions: int) ->
         common.say(f"Note: {one_line(comparison.notice)}")
 
 
-def _write_page(common: Common, forge: Ragforge, file: Path, details: RunDetails, against: str) -> None:
-    """The page with charts; `against` names the older run that stands beside it."""
+def _write_page(
+    common: Common, file: Path, details: RunDetails, comparison: Comparison | None, cannot: Unsearchable
+) -> None:
     from ragforge.evaluate.report import page
 
-    project = common.project_name
-    comparison = forge.compare_evaluations(against, details.run.id, project=project) if against else None
-    text = page(details, comparison)
     try:
-        file.write_text(text, encoding="utf-8")
+        file.write_text(page(details, comparison, cannot), encoding="utf-8")
     except OSError as problem:
         raise UserError(f"cannot write {plain(str(file))}: {problem.strerror}", hint="choose another file") from problem
     common.say(f"Wrote {plain(str(file))}")
