@@ -54,6 +54,7 @@ def stored(
         document=document,
         document_key=sum(document.encode()),
         name=f"{document}.md",
+        source=f"/files/{document}.md",
         version="1",
         position=key,
         section=key if section is None else section,

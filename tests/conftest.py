@@ -1,4 +1,4 @@
-"""What every test shares: a closed network, and one Postgres for those that need it."""
+"""What every test shares: a closed network, and for those that need it one Postgres and the weights of a model."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ragforge.adapters import weights
 from ragforge.testing.postgres import TemporaryPostgres
 
 pytest.register_assert_rewrite("ragforge.testing.contracts")
@@ -61,3 +62,12 @@ def swift_path(memory_folder: Path | None) -> Iterator[Path]:
 def postgres() -> Iterator[TemporaryPostgres]:
     with TemporaryPostgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def models() -> Path:
+    """A folder that holds the verified minilm model."""
+    given = os.environ.get("RAGFORGE_MODELS")
+    folder = Path(given) if given else Path(__file__).parents[1] / ".cache" / "models"
+    weights.pull("minilm", folder)
+    return folder

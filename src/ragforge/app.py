@@ -6,17 +6,16 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ragforge.build import Parts, indexed_terms, make_workspace, utc_now
 from ragforge.domain.access import Clearance, Scope
-from ragforge.domain.cancel import Cancel
+from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.evaluation import Comparison, ImportReport, QuestionSet, Run, RunDetails
 from ragforge.domain.library import (
     AddReport,
@@ -36,9 +35,10 @@ from ragforge.domain.models import ModelState, PulledModel
 from ragforge.domain.retrieval import Filters, Retrieved, Tuning
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import NotFound, StoreError, UserError
-from ragforge.flows.follow import STEP, Follow
+from ragforge.flows.follow import STEP, Follow, in_full
 from ragforge.flows.reconcile import Reconcile
 from ragforge.ingest.walk import key_of
+from ragforge.once import once
 from ragforge.operate import access
 from ragforge.operate.jobs import JobRunner
 from ragforge.ports import Embedder, Unit
@@ -249,9 +249,14 @@ class Ragforge:
         """Documents by id, the beginning of an id, name or path; each once."""
         with self._parts.catalog.read() as c:
             known = self._known(c, project).id
-            named = {id: self._named(c, known, project, id) for id in ids}
-            found = {document.id: document for document in c.documents.get(self._scope, known, named.values())}
-        return [found[name] for name in dict.fromkeys(named.values())]
+            named = self._all_named(c, known, project, ids)
+            found = {document.id: document for document in c.documents.get(self._scope, known, named)}
+        return [found[name] for name in named]
+
+    def _all_named(self, c: Unit, project: str, slug: str, ids: Sequence[str]) -> list[str]:
+        """The documents' ids, each once. Those that are given whole may be very many."""
+        whole = c.documents.known(self._scope, project, ids)
+        return list(dict.fromkeys(id if id in whole else self._named(c, project, slug, id) for id in ids))
 
     def _named(self, c: Unit, project: str, slug: str, id: str) -> str:
         id = key_of(id)
@@ -361,13 +366,15 @@ class Ragforge:
         """Files named in a filter, by id, name or path, as their ids."""
         if not filters.documents:
             return filters
-        return replace(filters, documents=tuple(d.id for d in self.find(filters.documents, project=project)))
+        with self._parts.catalog.read() as c:
+            named = self._all_named(c, self._known(c, project).id, project, filters.documents)
+        return replace(filters, documents=tuple(named))
 
     def rebuilding(self, *, project: str = "default", cancel: Cancel | None = None) -> Iterator[Progress]:
         """Build a project's indexes anew from the catalog alone; searches go on meanwhile."""
-        known = self.project(project)
-        events = self._follow.rebuild(known.id)
-        yield from self._at_work("rebuild", known.slug, {}, events, cancel or Cancel())
+        known, cancel = self.project(project), cancel or Cancel()
+        events = self._follow.rebuild(known.id, cancel)
+        yield from self._at_work("rebuild", known.slug, {}, events, cancel)
 
     # -- evaluation
 
@@ -518,7 +525,7 @@ class Ragforge:
 
     # -- parts
 
-    @cached_property
+    @once
     def _ingest(self) -> Ingest:
         from ragforge.flows.ingest import Batching, Ingest, Quota
 
@@ -533,13 +540,13 @@ class Ragforge:
             self.workspace.resolve(),
         )
 
-    @cached_property
+    @once
     def _sync(self) -> Sync:
         from ragforge.flows.sync import Sync
 
         return Sync(self._ingest)
 
-    @cached_property
+    @once
     def _remove(self) -> Remove:
         from ragforge.flows.remove import Remove
 
@@ -548,22 +555,20 @@ class Ragforge:
             self._parts.blobs,
             self.workspace,
             self._follow.erase,
-            self._parts.drop_indexes,
+            self._follow.drop,
             self._reconcile.write_state,
         )
 
-    @cached_property
+    @once
     def _reconcile(self) -> Reconcile:
         return Reconcile(self._parts.catalog, self._parts.blobs, self._follow, self.workspace)
 
-    @cached_property
+    @once
     def _follow(self) -> Follow:
         parts = self._parts
-        return Follow(
-            parts.catalog, access.owner(), parts.indexes, indexed_terms, parts.indexes_folder, parts.index_folders
-        )
+        return Follow(parts.catalog, access.owner(), parts.indexes, indexed_terms, parts.indexes_folder, parts.engines)
 
-    @cached_property
+    @once
     def _search(self) -> Search:
         from ragforge.flows.search import Search
 
@@ -591,7 +596,7 @@ class Ragforge:
         with self._parts.in_flight.working(self._recover) as recovered:
             try:
                 running = JobRunner(self._parts.catalog).run(self._scope, project.id, kind, payload, events, cancel)
-                yield from self._followed(project.id, running)
+                yield from self._followed(project.id, running, cancel)
             finally:
                 with suppress(NotFound):  # the project may have been removed meanwhile
                     with self._parts.catalog.write() as c:
@@ -601,7 +606,7 @@ class Ragforge:
             if recovered:
                 self._reconcile.sweep_vectors(self._scope)
 
-    def _followed(self, project: str, events: Generator[Event, None, None]) -> Iterator[Event]:
+    def _followed(self, project: str, events: Generator[Event, None, None], cancel: Cancel) -> Iterator[Event]:
         """The same events; the indexes keep up with what they bring. A search does not wait for that."""
         new, removed = 0, False
         with closing(events):
@@ -611,21 +616,33 @@ class Ragforge:
                     new += event.chunks
                     removed = removed or event.outcome == Outcome.REMOVED
                 if new >= STEP or (isinstance(event, Progress) and event.stage == "watching"):
-                    self._keep_up(project, removed=removed)
+                    self._keep_up(project, cancel, removed=removed)
                     new, removed = 0, False
-        self._keep_up(project, removed=removed)
+        self._keep_up(project, cancel, removed=removed)
 
-    def _keep_up(self, project: str, *, removed: bool) -> None:
+    def _keep_up(self, project: str, cancel: Cancel, *, removed: bool) -> None:
         """What was done is durable whatever becomes of this: an index that fails now catches up later."""
         try:
             if removed:
-                self._follow.erase(project)
+                self._note(
+                    f"removed files are not erased yet from {place}; ragforge check finishes it"
+                    for place in self._remove.clear(project, cancel)
+                )
             else:
-                self._follow.catch_up(project)
+                self._follow.catch_up(project, cancel=cancel)
+            self._note(self._follow.news(project))
         except NotFound:  # the project was removed meanwhile
             return
+        except Cancelled:
+            self._note(
+                ["removed files are not erased yet: it was stopped; ragforge check finishes it"] if removed else []
+            )
         except StoreError as problem:
-            self.notices.append(f"all is kept, but an index could not follow yet: {problem.message}")
+            self._note([f"all is kept, but an index could not follow yet: {in_full(problem)}"])
+
+    def _note(self, notices: Iterable[str]) -> None:
+        """Each once, however often it comes while a folder is watched."""
+        self.notices += [notice for notice in notices if notice not in self.notices]
 
 
 def slug_of(name: str) -> str:

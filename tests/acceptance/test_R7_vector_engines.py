@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,19 +25,19 @@ def server() -> Iterator[str]:
 
 
 @pytest.fixture(params=["snapshot", "chroma", "chroma server", "qdrant"])
-def engine(request: pytest.FixtureRequest) -> dict[str, str]:
+def engine(request: pytest.FixtureRequest) -> dict[str, Any]:
     name, _, is_server = request.param.partition(" ")
     return {"index__vectors": name, "index__url": request.getfixturevalue("server") if is_server else ""}
 
 
-def ask(forge: Ragforge, filters: Filters | None = None) -> list[tuple[str, float]]:
+def ask(forge: Ragforge, filters: Filters | None = None) -> list[tuple[str, object]]:
     found = forge.search(QUESTION, project="p", tuning=MEANING, filters=filters, fresh=True)
     assert found.degraded == ()
     return [(passage.chunk, pytest.approx(passage.scores["vectors"], abs=1e-4)) for passage in found.passages]
 
 
 def test_R7_every_engine_gives_the_same_answers_and_a_change_of_engine_embeds_nothing(
-    swift_path: Path, engine: dict[str, str]
+    swift_path: Path, engine: dict[str, Any]
 ) -> None:
     workspace, embedder = swift_path / "workspace", WatchedEmbedder()
     fill(swift_path / "docs", 12)
@@ -55,7 +56,7 @@ def test_R7_every_engine_gives_the_same_answers_and_a_change_of_engine_embeds_no
 
 
 def test_R7_every_engine_follows_changes_and_keeps_nothing_that_was_removed(
-    swift_path: Path, engine: dict[str, str]
+    swift_path: Path, engine: dict[str, Any]
 ) -> None:
     page = fill(swift_path / "docs", 4)[2]
     with open_forge(swift_path / "workspace", **engine) as forge:

@@ -212,6 +212,102 @@ def test_any_question_is_answered(shell: Shell, question: str) -> None:
         assert "\x1b" not in shell.run(*arguments, "--file", "rules.md").stdout
 
 
+@pytest.mark.parametrize("command", ["search", "explain"])
+def test_a_question_without_words_is_said_to_have_none(shell: Shell, command: str) -> None:
+    for question in ("🎉", "???"):
+        said = shell.run(command, question).stderr.splitlines()
+        assert said[0] == "The question has no words: these passages are by meaning alone"
+    assert "by meaning alone" not in shell.run(command, QUESTION).stderr
+
+
+# -- files with one name
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace of files that are told apart only by their folders."""
+    folder = tmp_path_factory.mktemp("alike")
+    settings = load(folder / "workspace", flags={"the test": {"embed.model": "wordllama"}}, env={}, folder=folder)
+    for place, days in (("notes/2023", "ten"), ("notes/2024", "twenty"), ("archive/notes/2024", "ninety")):
+        (folder / "docs" / place).mkdir(parents=True)
+        (folder / "docs" / place / "travel.md").write_text(f"# Travel\n\nTrains are refunded within {days} days.\n")
+    (folder / "docs" / "ships.md").write_text("# Ships\n\nShips are refunded never.\n")
+    with Ragforge.open(settings) as forge:
+        assert not forge.add(folder / "docs").failed
+    return folder / "workspace"
+
+
+def test_files_with_one_name_are_told_apart(alike: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shell = Shell(alike, capsys)
+    wanted = {"docs/notes/2024/travel.md", "archive/notes/2024/travel.md", "2023/travel.md", "ships.md"}
+    shown = shell.run("search", "refunded trains").stdout.splitlines()
+    assert {line.split()[1] for line in shown if line[:1].isdigit()} == wanted
+    for arguments in ((), ("--vs", "alpha=0")):
+        explained = shell.run("explain", "refunded trains", *arguments).stdout
+        assert all(f" {name} " in explained for name in wanted)
+    sources = {each["source"]: each["document"] for each in shell.json("search", "refunded trains")["passages"]}
+    docs = alike.parent / "docs"
+    assert sources == {str(path): path.name for path in docs.rglob("*.md")}
+    assert all(name in shell.run("ls").stdout for name in wanted)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_the_source_of_a_copied_file_is_one_that_has_its_name(
+    tmp_path: Path, database: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres").create() if database == "postgres" else ""
+    given = {"embed.model": "wordllama", "store.database_url": url}
+    settings = load(tmp_path / "workspace", flags={"the test": given}, env={}, folder=tmp_path)
+    copies = [tmp_path / name for name in ("x/a.md", "y/b.md", "z/a.md")]
+    with Ragforge.open(settings) as forge:
+
+        def found() -> tuple[str, str]:
+            (passage,) = forge.search("trains").passages
+            return passage.name, passage.source
+
+        for copy in copies:
+            copy.parent.mkdir()
+            copy.write_text("Trains are refunded.")
+            forge.add(copy)
+        assert found() == ("a.md", str(copies[0]))
+        copies[0].unlink()
+        list(forge.syncing(copies[0].parent, allow_empty=True))
+        assert found() == ("a.md", str(copies[2]))
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("notes/2023/travel.md", ["/docs/notes/2023/travel.md"]),
+        ("archive/**", ["/docs/archive/notes/2024/travel.md"]),
+        ("2024/*.md", ["/docs/archive/notes/2024/travel.md", "/docs/notes/2024/travel.md"]),
+        ("docs/*.md", ["/docs/ships.md"]),
+        ("**/ships.md", ["/docs/ships.md"]),
+    ],
+)
+def test_the_end_of_a_path_is_enough_wherever_one_is(
+    alike: Path, capsys: pytest.CaptureFixture[str], text: str, ends: list[str]
+) -> None:
+    shell = Shell(alike, capsys)
+    found = {each["source"] for each in shell.json("search", "refunded", "--file", text)["passages"]}
+    assert found == {f"{alike.parent}{end}" for end in ends}
+    planned = shell.json("rm", text, "--dry-run")["would_remove"]
+    assert {source for each in planned for source in each["sources"]} == found
+
+
+def test_what_names_no_file_or_several_is_said(alike: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    shell = Shell(alike, capsys)
+    several = shell.run("rm", "notes/2024/travel.md", "--yes", code=2).stderr
+    assert "'notes/2024/travel.md' could be 2 files" in several and "use an id or more of the path: " in several
+    folder = shell.run("search", "x", "--file", "docs/notes", code=5).stderr
+    assert "'docs/notes' is a folder\n" in folder and "write 'docs/notes/**'" in folder
+    assert "no file 'notes/*.txt'" in shell.run("search", "x", "--file", "notes/*.txt", code=5).stderr
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "ships.md").write_text("of another project")
+    other = shell.run("rm", "docs/ships.md", "--yes", code=5).stderr
+    assert "no file 'docs/ships.md'" in other, "the file that is here is meant, and it is not in the project"
+
+
 # -- documents are data, and terminals are not theirs
 
 
@@ -255,7 +351,17 @@ def test_lines_fit_the_terminal(shell: Shell, monkeypatch: pytest.MonkeyPatch, c
     arguments = ["--vs", "alpha=0,reranker=cosine"] if command == "explain" else []
     for more in ([], arguments):
         lines = shell.run(command, QUESTION, *more).stdout.splitlines()
-        assert max(map(len, lines)) <= max(width, 60 if command == "explain" else 0)
+        assert max(map(len, lines)) <= max(width, 55 if command == "explain" else 0)
+
+
+def test_what_decided_is_never_cut(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = shell.run("explain", QUESTION, "-k", "1", "--all").stdout
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = " ".join(shell.run("explain", QUESTION, "-k", "1", "--all").stdout.split())
+    verdicts = [
+        line.strip() for line in wide.splitlines() if line.lstrip().startswith(("window: ", "beyond ", "dedupe: "))
+    ]
+    assert len(verdicts) == len(FILES) and all(verdict in narrow for verdict in verdicts)
 
 
 # -- what is missing is said
@@ -272,10 +378,20 @@ def test_a_lost_index_is_said_searched_without_and_healed(own: Shell) -> None:
     assert healed["degraded"] == [] and "vectors" in healed["passages"][0]["scores"]
 
 
+def test_explain_says_which_index_is_missing_and_warns_once(own: Shell) -> None:
+    for folder in (own.workspace / "indexes").glob("*/*/vectors"):
+        shutil.rmtree(folder)
+    done = own.run("explain", QUESTION, "--reranker", "cosine", "--vs", "alpha=0.2")
+    (indexes,) = (line for line in done.stdout.splitlines() if line.startswith("indexes"))
+    assert indexes.split(maxsplit=1)[1] == "the vector index is missing"
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("Warning: ")]
+    assert len(warnings) == len(set(warnings)) and any("searched by words alone" in line for line in warnings)
+
+
 def test_a_part_that_is_missing_is_told_to_programs(own: Shell) -> None:
-    answer = own.json("search", QUESTION, "--reranker", "unheard-of")
+    answer = own.json("search", QUESTION, "--reranker", "cross-encoder", "--set", f"store.models_dir={own.workspace}")
     (missing,) = answer["degraded"]
-    assert missing["part"] == "reranker" and "unheard-of" in missing["message"] and missing["hint"]
+    assert missing["part"] == "reranker" and "no cross-encoder" in missing["message"] and missing["hint"]
     assert answer["passages"]
 
 
@@ -291,11 +407,24 @@ def test_explain_shows_the_words_the_candidates_the_context_and_the_time(shell: 
     assert head.split() == ["PLACE", "WORDS", "MEANING", "FUSED", "PASSAGE"]
     assert first.split()[0] == "1" and "rules.md" in first and verdict.strip().startswith("window: in the context")
     text = "\n".join(rest)
-    assert "── near misses" in text and "cut: after the first 2" in text and "dedupe: " in text
+    assert "── near misses" in text and "beyond the best 2; window: " in text and "dedupe: " in text
     assert " of 6,000 tokens" in text
     time = next(line for line in rest if line.startswith("time"))
     assert all(stage in time for stage in ("keywords", "vectors", "embed", "fuse"))
     assert done.stderr == ""
+
+
+def test_explain_says_where_alpha_comes_from(own: Shell) -> None:
+    def settings(*arguments: str) -> str:
+        return own.run("explain", QUESTION, *arguments).stdout.splitlines()[1]
+
+    assert "weighted (alpha 0.45, measured for the model)" in settings()
+    assert "weighted (alpha 0.3)" in settings("--alpha", "0.3")
+    assert "rrf (alpha 0.5: both count the same)" in settings("--fusion", "rrf")
+    service = ("--set", "embed.model=openai-compatible:bge", "--set", "embed.base_url=http://127.0.0.1:9")
+    own.run("project", "new", "remote", *service)
+    told = own.run("explain", QUESTION, "-p", "remote").stdout.splitlines()[1]
+    assert "weighted (alpha 0.7, the default: not measured for this model)" in told
 
 
 def test_explain_says_why_there_are_no_candidates(shell: Shell) -> None:

@@ -219,6 +219,7 @@ class StoredPassage(NamedTuple):
     document: str
     document_key: int
     name: str
+    source: str
     version: str
     position: int
     section: int
@@ -244,6 +245,8 @@ class Passage:
     chunk: str
     document: str
     name: str
+    source: str
+    """Where the file came from: its path, or `upload:<name>`."""
     locator: Locator
     text: str
     header: str

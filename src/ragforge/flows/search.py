@@ -43,7 +43,7 @@ from ragforge.domain.retrieval import (
     Verdict,
 )
 from ragforge.errors import BadVectors, IndexLost, NotFound, ProviderError, RagforgeError, StoreError, UserError
-from ragforge.flows.follow import Follow, Indexes, keyword_rows, net, vector_rows
+from ragforge.flows.follow import EVERYTHING, Follow, Indexes, keyword_rows, net, vector_rows
 from ragforge.ports import Catalog, Embedder, KeywordReader, Reranker, Unit, VectorReader
 from ragforge.retrieve import fuse
 from ragforge.retrieve.cache import Recent
@@ -69,7 +69,6 @@ PATIENT = 2_000
 """So many, and it waits for them."""
 SIDE_BY_SIDE = 50_000
 """From so many rows on, both engines are asked at once; below, handing over costs more than it saves."""
-EVERYTHING = 1 << 31
 MOST = 1_000
 """Passages one question can bring."""
 MEANT = 8_000
@@ -217,9 +216,9 @@ class Search:
         if project is None or not scope.reaches(project.id):
             project = self._projects[name] = self._project(scope, name)
         patience = EAGER
+        aside = 0.0
         while True:
             cancel.check()
-            tried = time.perf_counter()
             try:
                 with self._room, self._pinned(project.id) as pins, self._catalog.read() as c:
                     now = c.passages.moment(scope, project.id)
@@ -228,15 +227,20 @@ class Search:
                         continue
                     if (now.slug, now.embedder) != (project.slug, project.embedder_fingerprint):
                         raise NotFound("the project is not what it was")
-                    run = _Run(self._means, c, scope, project, asked, judge, pins, now, cancel, began, tried)
-                    return run.answer(patience)
+                    run = _Run(self._means, c, scope, project, asked, judge, pins, now, cancel, began, began + aside)
+                    return self._with_news(project.id, run.answer(patience))
             except NotFound:  # renamed, removed or with another model, unless it never was
                 self._moments.pop(project.id, None)
                 project = self._projects[name] = self._project(scope, name)
             except _Unembedded:
-                self._embed(project, asked, cancel)
+                aside += self._embed(project, asked, cancel)
             except _Behind as behind:
                 patience = self._after_catching_up(project.id, behind.changes)
+
+    def _with_news(self, project: str, found: Retrieved) -> Retrieved:
+        """A damaged index that was built anew before the answer is said once; while one is missing, that is said."""
+        news = () if found.degraded else self._follow.news(project)
+        return replace(found, notice="; ".join(filter(None, (found.notice, *news)))) if news else found
 
     def _after_catching_up(self, project: str, changes: int) -> int:
         """How many changes may be searched beside the indexes now that they had their chance."""
@@ -246,15 +250,20 @@ class Search:
             return EVERYTHING
         return EVERYTHING if caught_up else PATIENT
 
-    def _embed(self, project: Project, asked: Asked, cancel: Cancel) -> None:
-        """The question's vector, while neither an index nor the catalog is held. What fails is said in the result."""
+    def _embed(self, project: Project, asked: Asked, cancel: Cancel) -> float:
+        """The question's vector, while neither an index nor the catalog is held. What fails is said in the result.
+
+        Returns the seconds it took.
+        """
         began = time.perf_counter()
         key = (project.embedder_fingerprint, asked.question)
         try:
             vector: Vector | Degraded = self._embedder_of(project).embed_query(asked.question[:MEANT], cancel)
         except RagforgeError as problem:
             vector = Degraded("embedder", f"searched by words alone: {problem.message}", problem.hint)
-        self._remembered.vectors.put(key, (vector, _milliseconds(began)))
+        took = time.perf_counter() - began
+        self._remembered.vectors.put(key, (vector, took * 1000))
+        return took
 
     def _judge(self, name: str) -> Reranker | Degraded | None:
         """Who reranks. One that exists but cannot work here is said in the result; a misspelt one is the asker's."""
@@ -335,7 +344,7 @@ class _Run:
         now: Moment,
         cancel: Cancel,
         began: float,
-        tried: float,
+        pinning: float,
     ) -> None:
         self._means = means
         self._remembered = means.remembered
@@ -349,7 +358,7 @@ class _Run:
         self._cancel = cancel
         self._began = began
         self._lap = time.perf_counter()
-        self._timings: dict[str, float] = {"pin": (self._lap - tried) * 1000}
+        self._timings: dict[str, float] = {"pin": (self._lap - pinning) * 1000}
         self._degraded = list(pins.degraded)
         self._stored: dict[int, StoredPassage] = {}
         self._behind = 0
@@ -393,7 +402,7 @@ class _Run:
             self._timings,
             context=context,
             trace=self._trace(words, candidates, chosen, decisions, alpha) if asked.explain else None,
-            notice=self._long() if passages else self._nothing(words, allowed),
+            notice=self._remark(passages) if passages else self._nothing(words, query, allowed),
         )
 
     # -- what may be found
@@ -620,6 +629,7 @@ class _Run:
             chunk=stored.chunk,
             document=stored.document,
             name=stored.name,
+            source=stored.source,
             locator=stored.locator,
             text=stored.text,
             header=stored.header,
@@ -669,19 +679,27 @@ class _Run:
             behind=self._behind,
         )
 
-    def _nothing(self, words: QueryWords, allowed: Allowed) -> str:
+    def _nothing(self, words: QueryWords, query: Vector | None, allowed: Allowed) -> str:
         """Why nothing was found, in a sentence."""
         if allowed.documents is not None and not allowed.deny and not len(allowed.documents):
             what = "matches the filters" if self._asked.filters else "has text, is ON and is open to you"
             return f"nothing was searched: no file of the project {what}"
-        if not words and self._pins.vectors is None:
-            return "nothing was found: the question has no words to look for"
+        if query is None:
+            why = "no passage has a word of the question" if words else "the question has no words to look for"
+            return f"nothing was found: {why}"
         return "nothing was found: no passage has a word or a meaning of the question"
 
-    def _long(self) -> str:
-        if len(self._asked.question) <= MEANT or self._asked.vector is not None:
-            return ""
-        return f"the question is long: its meaning was taken from the first {MEANT:,} characters"
+    def _remark(self, passages: Sequence[Passage]) -> str:
+        """What a person should know of the passages as a whole."""
+        asked, told = self._asked, []
+        if len(asked.question) > MEANT and asked.vector is None:
+            told.append(f"the question is long: its meaning was taken from the first {MEANT:,} characters")
+        if self._pins.keywords is not None and not any(each.scores.get("keywords") for each in passages):
+            if not any(map(str.isalnum, asked.question)):  # an emoji can be looked for, but is no word
+                told.append("the question has no words: these passages are by meaning alone")
+            elif self._alpha() < 1:
+                told.append("none of these passages holds a word of the question: they are by meaning alone")
+        return "; ".join(told)
 
     def _took(self, stage: str) -> None:
         now = time.perf_counter()

@@ -21,7 +21,18 @@ from ragforge.errors import UserError
 from ragforge.interfaces.cli import progress
 from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.cli.files import Tally, ending, labels_of
-from ragforge.interfaces.cli.output import Column, ago, count, cut, duration, json_text, plain, plain_text, table
+from ragforge.interfaces.cli.output import (
+    Column,
+    ago,
+    count,
+    cut,
+    duration,
+    json_text,
+    plain,
+    plain_text,
+    table,
+    wrapped,
+)
 from ragforge.interfaces.cli.progress import Pace
 from ragforge.interfaces.cli.projects import strategy_of
 
@@ -42,6 +53,11 @@ def test_escapes_say_what_was_there() -> None:
     assert plain("caf\udce9.txt") == "caf\\xe9.txt"
     assert plain("返品 é 👍") == "返品 é 👍"
     assert plain_text("a\tb\r\nc\x9b31m") == "a\tb\nc\\x9b31m"
+
+
+def test_a_wrapped_text_uses_the_whole_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert wrapped("five " * 10, 10).split("\n") == ["five five five five five five", "          five five five five"]
 
 
 @settings(max_examples=100, deadline=None)

@@ -20,7 +20,7 @@ from ragforge.domain.retrieval import Passage, QueryWords, Retrieved, Stage, Tra
 from ragforge.errors import UserError
 from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.cli.explain import Explained, settings_of
-from ragforge.interfaces.cli.passages import excerpt, heading, locator_fields, place, whole
+from ragforge.interfaces.cli.passages import excerpt, heading, locator_fields, place, remark, whole
 from ragforge.interfaces.cli.search import beginning, end, print_passages
 
 ANYTHING = st.text(st.characters(), max_size=200)
@@ -47,6 +47,8 @@ An exchange is free once.
 
 def passage(chunk: str, score: float = 0.5, name: str = "a.md", **fields: object) -> Passage:
     given: dict[str, object] = {
+        "document": name,
+        "source": f"/files/{name}",
         "locator": Locator(),
         "text": f"text of {chunk}",
         "header": "",
@@ -55,7 +57,7 @@ def passage(chunk: str, score: float = 0.5, name: str = "a.md", **fields: object
         **fields,
     }
     return Passage(
-        chunk=chunk, document=name, name=name, score=score, tokens=3, checksum="", start=0, end=9, version="v",
+        chunk=chunk, name=name, score=score, tokens=3, checksum="", start=0, end=9, version="v",
         project="p", **given,  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -134,7 +136,7 @@ def test_a_place_gives_up_its_outer_headings_first() -> None:
 @settings(max_examples=100, deadline=None)
 @given(ANYTHING, st.lists(ANYTHING, max_size=3), st.integers(20, 100))
 def test_the_line_above_a_passage_fits_and_ends_with_the_score(name: str, path: Sequence[str], width: int) -> None:
-    line = heading("10", passage("c", 0.987, name, locator=Locator(tuple(path))), width)
+    line = heading("10", name, passage("c", 0.987, locator=Locator(tuple(path))), width)
     assert cell_len(line) == width and line.endswith("  0.99") and line.startswith("10  ")
 
 
@@ -158,6 +160,23 @@ def test_passages_are_numbered_and_a_tables_header_is_shown(
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [f" 1  a.md{' ' * 88}1.00", "    passage 0"]
     assert lines[-3:] == [f"10  prices.csv{' ' * 82}0.10", "    | name | eur |", "    | Sylt | 900 |"]
+
+
+def test_files_with_one_name_are_shown_with_their_folders(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    paths = ("/docs/archive/notes/of/the/year/2024/travel.md", "/docs/notes/of/the/year/2024/travel.md")
+    found = [passage(path, name="travel.md", document=path, source=path, text="a train") for path in paths]
+    found.append(passage("c", name="other.md", text="a bus"))
+    print_passages(Retrieved("train", tuple(found)), full=False)
+    headings = [line for line in capsys.readouterr().out.splitlines() if line.endswith("0.50")]
+    assert [line.split()[1] for line in headings] == ["archive/…/travel.md", "docs/…/travel.md", "other.md"]
+
+
+def test_a_notice_is_said_as_a_sentence() -> None:
+    assert remark(Retrieved("chair", (), notice="nothing was found")) == "Nothing was found"
+    assert remark(Retrieved("chair", ())) == ""
 
 
 # -- the way of the candidates
@@ -193,7 +212,7 @@ def test_a_candidates_verdict_is_the_one_that_decided() -> None:
         "window: in the context",
         "dedupe: the same as a",
         "window: no room",
-        "cut: after the first 2; window: no room",
+        "beyond the best 2; window: no room",
     ]
 
 
@@ -244,11 +263,12 @@ def test_settings_to_compare_with_are_read_like_all_settings(tmp_path: Path) -> 
     [
         ("alpah=0.2", "alpah is not a setting", "did you mean alpha?"),
         ("cached_questions=1", "cached_questions is not a setting", "use one of: k, "),
-        ("alpha", "alpha has no value", "--vs alpha=0.2"),
+        ("k", "k has no value", "--vs k=VALUE"),
         ("", "nothing is not a setting", "use one of: k, "),
         ("alpha=0.2,,k=3", "nothing is not a setting", "use one of: k, "),
-        ("fusion=best", "search.fusion cannot be 'best'", "one of weighted, rrf"),
-        ("k=0", "search.k cannot be '0'", "at least 1"),
+        ("alpha=x", "--vs: alpha cannot be 'x'", "a number from 0 to 1"),
+        ("fusion=best", "--vs: fusion cannot be 'best'", "one of weighted, rrf"),
+        ("k=0", "--vs: k cannot be '0'", "at least 1"),
     ],
 )
 def test_wrong_settings_to_compare_with_are_refused(tmp_path: Path, text: str, message: str, hint: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -120,15 +120,17 @@ class SqlPassages:
     def eligible(self, scope: Scope, now: Moment, filters: Filters) -> tuple[list[int], list[int]]:
         """Ordinals of the documents that may be found, and of those that may not."""
         _require(scope, now)
-        columns = (t.documents.c.ord, t.documents.c.tags)
-        allowed = sa.and_(t.documents.c.enabled, cleared(scope), *_conditions(filters))
+        documents = t.documents.c
+        allowed = sa.and_(documents.enabled, cleared(scope), *_conditions(filters))
+        columns = (documents.ord, documents.id, documents.source_type, documents.tags)
         statement = sa.select(*columns, allowed.label("allowed")).where(
-            t.documents.c.project == now.key, t.documents.c.live.is_not(None)
+            documents.project == now.key, documents.live.is_not(None)
         )
+        suits = _judge(filters)
         yes: list[int] = []
         no: list[int] = []
-        for row in self._session.execute(statement):
-            (yes if row.allowed and _tagged(filters, row.tags) else no).append(row.ord)
+        for ord, id, source_type, tags, is_allowed in self._session.execute(statement):
+            (yes if is_allowed and suits(id, source_type, tags) else no).append(ord)
         return yes, no
 
     def stored(self, scope: Scope, now: Moment, keys: Sequence[int]) -> list[StoredPassage]:
@@ -141,20 +143,22 @@ class SqlPassages:
             found += [_stored(row) for row in self._session.quick(_STORED.format(marks), given)]
         return found
 
-    def parents(self, scope: Scope, now: Moment, wanted: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
-        """Texts of sections, by their document's id and their position."""
+    def parents(
+        self, scope: Scope, now: Moment, wanted: Iterable[tuple[str, int]]
+    ) -> dict[tuple[str, int], tuple[str, str]]:
+        """Sections by their document's id and their position: the header of the table one begins in, and its text."""
         _require(scope, now)
-        texts: dict[tuple[str, int], str] = {}
+        found: dict[tuple[str, int], tuple[str, str]] = {}
         for document, position in wanted:
             statement = (
-                sa.select(t.sections.c.text)
+                sa.select(t.sections.c.header, t.sections.c.text)
                 .join(t.documents, t.documents.c.live == t.sections.c.version)
                 .where(t.documents.c.id == document, t.documents.c.project == now.key, cleared(scope))
                 .where(t.sections.c.generation == now.chunks, t.sections.c.position == position)
             )
-            if (text := self._session.execute(statement).scalar()) is not None:
-                texts[document, position] = text
-        return texts
+            if (row := self._session.execute(statement).one_or_none()) is not None:
+                found[document, position] = row.header, row.text
+        return found
 
 
 # Every question asks these: they are written out, for building and compiling them would take as long as running them.
@@ -171,7 +175,9 @@ WHERE p.id = ? AND g.state <> 'retired'
 _CHANGES = "SELECT seq, op, document, chunk FROM changes WHERE project = ? AND seq > ? ORDER BY seq LIMIT ?"
 
 _STORED = """
-SELECT c.ord, c.id, d.id, d.ord, d.name, v.id, c.position, c.section, c.start, c."end", c.header,
+SELECT c.ord, c.id, d.id, d.ord, d.name,
+       (SELECT o.key FROM sources o WHERE o.document = d.ord ORDER BY o.name <> d.name, o.ord LIMIT 1),
+       v.id, c.position, c.section, c.start, c."end", c.header,
        c.path, c.page, c.page_end, c.time_start, c.time_end, c.speaker, c.tokens, c.checksum,
        substr(s.text, c.start - s.start + 1, c."end" - c.start), s.tokens, s.start, s.start + length(s.text)
 FROM chunks c
@@ -195,13 +201,9 @@ def _require_all(scope: Scope, now: Moment) -> None:
 
 
 def _conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
-    """What SQL can decide; tags are looked at one by one."""
+    """What SQL decides; lists of any length are left to `_judge`."""
     documents = t.documents.c
     conditions: list[sa.ColumnElement[bool]] = []
-    if filters.documents:
-        conditions.append(documents.id.in_(filters.documents))
-    if filters.source_types:
-        conditions.append(documents.source_type.in_(filters.source_types))
     if filters.confidentiality is not None:
         conditions.append(documents.confidentiality <= int(filters.confidentiality))
     if filters.since is not None:
@@ -216,14 +218,22 @@ def _milliseconds(moment: datetime) -> int:
     return milliseconds(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
-def _tagged(filters: Filters, stored: str) -> bool:
-    if not filters.tags and not filters.agent:
-        return True
-    tags = set(json.loads(stored))
-    if filters.tags and tags.isdisjoint(filters.tags):
-        return False
-    agents = {tag for tag in tags if tag.startswith(AGENT_TAG)}
-    return not filters.agent or not agents or AGENT_TAG + filters.agent in agents
+def _judge(filters: Filters) -> Callable[[str, str, str], bool]:
+    """Whether a document with this id, source type and these tags may be found."""
+    documents, source_types, tags = map(frozenset, (filters.documents, filters.source_types, filters.tags))
+
+    def suits(id: str, source_type: str, stored: str) -> bool:
+        if (documents and id not in documents) or (source_types and source_type not in source_types):
+            return False
+        if not tags and not filters.agent:
+            return True
+        its = set(json.loads(stored))
+        if tags and its.isdisjoint(tags):
+            return False
+        agents = {tag for tag in its if tag.startswith(AGENT_TAG)}
+        return not filters.agent or not agents or AGENT_TAG + filters.agent in agents
+
+    return suits
 
 
 def _indexed_text(row: Row[Any]) -> IndexedText:
@@ -231,5 +241,5 @@ def _indexed_text(row: Row[Any]) -> IndexedText:
 
 
 def _stored(row: Sequence[Any]) -> StoredPassage:
-    path = tuple(json.loads(row[11])) if row[11] != "[]" else ()
-    return StoredPassage._make((*row[:11], Locator(path, *row[12:17]), *row[17:]))
+    path = tuple(json.loads(row[12])) if row[12] != "[]" else ()
+    return StoredPassage._make((*row[:12], Locator(path, *row[13:18]), *row[18:]))

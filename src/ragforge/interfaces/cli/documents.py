@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragforge.domain.library import Chunk, Document, Problem, Removal, Status
 from ragforge.domain.sizes import size_text
-from ragforge.errors import NotFound, RagforgeError, UserError
+from ragforge.errors import NotFound, UserError
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.files import Secrecy, SourceType, Tags, clearance, one_word
+from ragforge.interfaces.cli.names import fitted, is_like, is_pattern, names_of
 from ragforge.interfaces.cli.output import (
     Column,
     ago,
@@ -39,9 +41,11 @@ STORE_FAILED = 8
 _ID_LENGTH = 8
 _LEAST_OF_ID = 4
 _ALIKE_SHOWN = 5
+_NAME_WIDTH = 40
 
 Ids = Annotated[
-    list[str], typer.Argument(metavar="ID", help="Ids, their beginnings, names, paths, or patterns such as '*.pdf'")
+    list[str],
+    typer.Argument(metavar="ID", help="Ids, their beginnings, names, ends of paths, or patterns such as '*.pdf'"),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done")]
@@ -57,40 +61,42 @@ def register(app: typer.Typer) -> None:
 
 
 def find(common: Common, forge: Ragforge, ids: Sequence[str]) -> list[Document]:
-    """The files that are meant; what is not found or could be several is said so that the next try succeeds."""
+    """The files that are meant, each once; what is not found or could be several is said so that the next try succeeds.
+
+    An id, a name or a path is tried as it stands; then as the end of a path, where a pattern may mean several.
+    """
     project = common.project_in(forge)
-    try:
-        return forge.find(_spelled_out(forge, project, ids), project=project)
-    except RagforgeError as error:
-        documents = forge.documents(project=project)
-        for id in ids:
-            beginning = [document for document in documents if document.id.startswith(id)]
-            named = [d for d in documents if id in (d.name, *(source.name for source in d.sources))]
-            if isinstance(error, NotFound) and beginning and not named and len(id) < _LEAST_OF_ID:
-                hint = "ragforge ls shows the files and their ids"
-                raise NotFound(f"an id needs at least {_LEAST_OF_ID} characters, not {id!r}", hint=hint) from None
-            alike = list({document.id: document for document in (*beginning, *named)}.values())
-            if isinstance(error, UserError) and len(alike) > 1:
-                raise _ambiguous(id, alike) from None
-        raise
-
-
-def _spelled_out(forge: Ragforge, project: str, ids: Sequence[str]) -> list[str]:
-    """Patterns become the ids of the files whose names they match; a name that is matched exactly is no pattern."""
-    if not any(set(id) & set("*?[") for id in ids):
-        return list(ids)
-    documents = forge.documents(project=project)
-    names = {document.name for document in documents}
-    chosen: list[str] = []
+    documents = cache(lambda: forge.documents(project=project))
+    found: dict[str, Document] = {}
     for id in ids:
-        matching = [] if id in names else [document.id for document in documents if fnmatchcase(document.name, id)]
-        chosen += matching or [id]
-    return chosen
+        try:
+            meant = forge.find([id], project=project)
+        except NotFound as error:
+            meant = [] if os.path.lexists(id) else [document for document in documents() if is_like(document, id)]
+            if not meant:
+                raise _not_found(id, documents(), error) from None
+            if len(meant) > 1 and not is_pattern(id):
+                raise _ambiguous(id, meant) from None
+        except UserError:
+            raise _ambiguous(id, [d for d in documents() if d.id.startswith(id) or is_like(d, id)]) from None
+        found |= {document.id: document for document in meant}
+    return list(found.values())
+
+
+def _not_found(id: str, documents: Sequence[Document], error: NotFound) -> NotFound:
+    hint = "ragforge ls shows the files and their ids"
+    if len(id) < _LEAST_OF_ID and any(document.id.startswith(id) for document in documents):
+        return NotFound(f"an id needs at least {_LEAST_OF_ID} characters, not {id!r}", hint=hint)
+    inside = f"{id.rstrip('/')}/**"
+    if any(is_like(document, inside) for document in documents):
+        return NotFound(f"{id!r} is a folder", hint=f"for the files in it, write {shlex.quote(inside)}")
+    return error
 
 
 def _ambiguous(id: str, documents: Sequence[Document]) -> UserError:
     shown = [f"{d.id[:_ID_LENGTH]} ({d.sources[0].key if d.sources else d.name})" for d in documents[:_ALIKE_SHOWN]]
-    return UserError(f"{id!r} could be {len(documents):,} files", hint=f"use an id: {', '.join(shown)}")
+    hint = f"use an id or more of the path: {', '.join(shown)}"
+    return UserError(f"{id!r} could be {len(documents):,} files", hint=hint)
 
 
 def list_documents(
@@ -98,7 +104,9 @@ def list_documents(
     status: Annotated[Status | None, typer.Option("--status", help="Only files that stand so")] = None,
     type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Only files of this type")] = None,
     tag: Annotated[str | None, typer.Option("--tag", metavar="WORD", help="Only files with this tag")] = None,
-    name: Annotated[str | None, typer.Option("--name", metavar="GLOB", help="Only names such as '*.pdf'")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="GLOB", help="Only names such as '*.pdf' or 'notes/*.md'")
+    ] = None,
     off: Annotated[bool, typer.Option("--off", help="Only files that are switched off")] = False,
 ) -> None:
     """List the files of a project."""
@@ -110,7 +118,7 @@ def list_documents(
         for document in everything
         if (type is None or document.type == type)
         and (tag is None or tag in document.labels.tags)
-        and (name is None or fnmatchcase(document.name, name))
+        and (name is None or is_like(document, name))
         and not (off and document.enabled)
     ]
     if common.json:
@@ -121,7 +129,8 @@ def list_documents(
     elif status in (Status.FAILED, Status.QUARANTINED):
         _print_problems(documents)
     else:
-        print_table(_COLUMNS, [_row(document) for document in documents], [_colour(d) for d in documents])
+        names = names_of(documents)
+        print_table(_COLUMNS, [_row(d, names[d.id]) for d in documents], [_colour(d) for d in documents])
         _mention_problems(common, documents)
 
 
@@ -129,7 +138,7 @@ _COLUMNS = (
     Column("id"),
     Column("status"),
     Column("use"),
-    Column("name", least=16, most=40),
+    Column("name", least=16, most=_NAME_WIDTH),
     Column("type", dropped=True),
     Column("chunks", align_right=True, dropped=True),
     Column("size", align_right=True, dropped=True),
@@ -138,12 +147,13 @@ _COLUMNS = (
 )
 
 
-def _row(document: Document) -> list[str]:
+def _row(document: Document, name: str) -> list[str]:
+    is_cut = width_of_terminal() is not None
     return [
         document.id[:_ID_LENGTH],
         f"{document.status}{'!' if document.problem and document.status == Status.READY else ''}",
         "on" if document.enabled else "off",
-        document.name,
+        fitted(name, _NAME_WIDTH) if is_cut else name,
         document.type,
         f"{document.chunks:,}",
         size_text(document.size),
@@ -167,8 +177,9 @@ def _nothing(common: Common, status: Status | None, *, is_filtered: bool) -> str
 
 
 def _print_problems(documents: Sequence[Document]) -> None:
+    names = names_of(documents)
     for document in documents:
-        print_data(f"{document.id[:_ID_LENGTH]}  {paint(plain(document.name), 'bold')}")
+        print_data(f"{document.id[:_ID_LENGTH]}  {paint(plain(names[document.id]), 'bold')}")
         if document.problem:
             print_data(f"          {_reason(document.problem)}: {one_line(document.problem.message)}")
             if document.problem.hint:
@@ -192,7 +203,7 @@ def _mention_problems(common: Common, documents: Sequence[Document]) -> None:
 
 def show(
     common: Common,
-    id: Annotated[str, typer.Argument(metavar="ID", help="Id, its beginning, name or path")],
+    id: Annotated[str, typer.Argument(metavar="ID", help="Id, its beginning, name or end of its path")],
     chunks: Annotated[bool, typer.Option("--chunks/--no-chunks", help="List the chunks")] = True,
     text: Annotated[bool, typer.Option("--text", help="Print the whole text of each chunk")] = False,
 ) -> None:
@@ -273,13 +284,14 @@ def remove(common: Common, ids: Ids, yes: Yes = False, dry_run: DryRun = False) 
         if dry_run:
             _print_plan(common, documents, ids)
             return
-        names = ", ".join(plain(document.name) for document in documents[:5])
+        names = names_of(documents)
+        first = ", ".join(plain(names[document.id]) for document in documents[:5])
         more = f" and {len(documents) - 5:,} more" if len(documents) > 5 else ""
         if not yes:
             for document in documents:
                 for line in _other_sources(document, ids):
-                    say(f"{plain(document.name)} was {line}")
-        if not confirm(f"Remove {names}{more} for good?", yes):
+                    say(f"{plain(names[document.id])} was {line}")
+        if not confirm(f"Remove {first}{more} for good?", yes):
             common.say("Nothing removed.")
             return
         removals = []
@@ -301,8 +313,9 @@ def _print_plan(common: Common, documents: Sequence[Document], ids: Sequence[str
         ]
         print_json({"would_remove": plan})
         return
+    names = names_of(documents)
     for document in documents:
-        print_data(f"would remove  {plain(document.name)}  ({count(document.chunks, 'chunk')})")
+        print_data(f"would remove  {plain(names[document.id])}  ({count(document.chunks, 'chunk')})")
         for line in _other_sources(document, ids):
             print_data(f"              {line}")
 
@@ -347,8 +360,7 @@ def print_proof(common: Common, removal: Removal) -> None:
     for place in removal.remains:
         print_data(f"         still found in {plain(place)}")
     for place in removal.pending:
-        held = f"         held by another process: {plain(place)}; `ragforge check` finishes it"
-        print_data(common.placed(held))
+        print_data(common.placed(f"         not erased yet: {plain(place)}; `ragforge check` finishes it"))
 
 
 def turn_on(common: Common, ids: Ids) -> None:
@@ -394,5 +406,5 @@ def _print_changed(common: Common, documents: Sequence[Document], word: str) -> 
     if common.json:
         print_json({"documents": documents})
     elif not common.quiet:
-        for document in documents:
-            say(f"{word}  {plain(document.name)}")
+        for name in names_of(documents).values():
+            say(f"{word}  {plain(name)}")

@@ -20,11 +20,19 @@ from ragforge.interfaces.cli.output import (
     plain,
     print_data,
     print_json,
-    print_table,
+    table,
     width_of_terminal,
     wrapped,
 )
-from ragforge.interfaces.cli.passages import block_fields, passage_fields, place, retrieved_fields, warn
+from ragforge.interfaces.cli.passages import (
+    block_fields,
+    files_of,
+    passage_fields,
+    place,
+    remark,
+    retrieved_fields,
+    warn,
+)
 from ragforge.interfaces.cli.search import (
     Agent,
     Files,
@@ -35,11 +43,14 @@ from ragforge.interfaces.cli.search import (
     Types,
     Until,
     filters_of,
-    sentence,
 )
 from ragforge.interfaces.cli.tuning import Tune, tuning_options
 
 _INDENT = 10
+_LEAST_TITLE = 16
+_LEAST_PLACE = 8
+_AS_MEASURED = -1
+"""How the settings write that alpha is what was measured for the model."""
 _NAMES = tuple(field.name for field in fields(Tuning))
 
 
@@ -83,17 +94,16 @@ def explain(
         if common.json:
             print_json({"question": asked, **first.fields(), "replays": [replay.fields() for replay in replays]})
             return
-        _print_question(first)
+        _print_question(first, is_measured=":" not in forge.project(project).embedder)
         if replays:
             _print_replays([first, *replays])
         elif first.trace.candidates:
             _print_candidates(first, every=every)
             _print_context(first)
             _print_timings(first.retrieved.timings)
-        for each in (first, *replays):
-            warn(common, each.retrieved)
-        if notice := first.retrieved.notice:
-            common.say(sentence(notice))
+        warn(common, *(each.retrieved for each in (first, *replays)))
+        if told := remark(first.retrieved):
+            common.say(told)
 
 
 def settings_of(common: Common, text: str) -> dict[str, Any]:
@@ -108,11 +118,18 @@ def settings_of(common: Common, text: str) -> dict[str, Any]:
             hint = f"did you mean {near}?" if (near := nearest(name, _NAMES)) else f"use one of: {', '.join(_NAMES)}"
             raise UserError(f"--vs: {plain(written.strip()) or 'nothing'} is not a setting of a search", hint=hint)
         if not is_pair:
-            raise UserError(f"--vs: {plain(name)} has no value", hint="write it as --vs alpha=0.2")
+            raise UserError(f"--vs: {plain(name)} has no value", hint=f"write it as --vs {name}=VALUE")
         given[name] = value.strip()
-    chosen = common.settings({"--vs": {f"search.{name}": value for name, value in given.items()}}).search
+    try:
+        chosen = common.settings({"--vs": {f"search.{name}": value for name, value in given.items()}}).search
+    except UserError as error:
+        told = error.message.removeprefix("flag --vs: search.")
+        if told == error.message:
+            raise
+        hint = "it takes a number from 0 to 1" if told.startswith("alpha ") else error.hint
+        raise UserError(f"--vs: {told}", hint=hint) from None
     values = {name: getattr(chosen, name) for name in given}
-    return values | ({"alpha": None} if values.get("alpha", 0) < 0 else {})
+    return values | ({"alpha": None} if values.get("alpha") == _AS_MEASURED else {})
 
 
 # -- what is told of one run
@@ -128,6 +145,8 @@ class Explained:
     verdicts: Mapping[str, Sequence[Verdict]]
     places: Mapping[str, int]
     """Of all candidates that no stage took out, also beyond the first k."""
+    files: Mapping[str, str]
+    """What to call the file of each candidate."""
 
     @classmethod
     def of(cls, label: str, retrieved: Retrieved) -> Explained:
@@ -137,7 +156,8 @@ class Explained:
         for verdict in trace.verdicts:
             verdicts[verdict.chunk].append(verdict)
         left = [c.chunk for c in trace.candidates if not any(_takes_out(verdict) for verdict in verdicts[c.chunk])]
-        return cls(label, retrieved, trace, verdicts, {chunk: place for place, chunk in enumerate(left, 1)})
+        places = {chunk: place for place, chunk in enumerate(left, 1)}
+        return cls(label, retrieved, trace, verdicts, places, files_of(trace.candidates))
 
     @property
     def shown(self) -> int:
@@ -156,7 +176,7 @@ class Explained:
         verdicts = self.verdicts[chunk]
         last = next((verdict for verdict in verdicts if _takes_out(verdict)), verdicts[-1])
         told = f"{last.stage}: {one_line(last.reason)}"
-        return f"cut: after the first {self.shown}; {told}" if self.places.get(chunk, 0) > self.shown else told
+        return f"beyond the best {self.shown}; {told}" if self.places.get(chunk, 0) > self.shown else told
 
     def fields(self) -> dict[str, Any]:
         trace = self.trace
@@ -197,32 +217,59 @@ def _print_fact(name: str, text: str) -> None:
     print_data(f"{paint(f'{name:<{_INDENT - 1}}', 'dim')} {wrapped(text, _INDENT)}")
 
 
-def _print_question(explained: Explained) -> None:
-    trace = explained.trace
-    groups = [one_line(" or ".join(group)) for group in trace.words.groups]
+def _print_question(explained: Explained, *, is_measured: bool) -> None:
+    groups = [one_line(" or ".join(group)) for group in explained.trace.words.groups]
     _print_fact("words", " · ".join(groups) or "none to look for")
-    _print_fact("settings", _settings(trace))
-    behind = f"{count(trace.behind, 'change')} behind the catalog; searched all the same"
-    _print_fact("indexes", behind if trace.behind else "up to date")
+    _print_fact("settings", _settings(explained.trace, is_measured=is_measured))
+    _print_fact("indexes", _indexes(explained))
 
 
-def _settings(trace: Trace) -> str:
+def _settings(trace: Trace, *, is_measured: bool) -> str:
     tuning = trace.tuning
-    origin = ", measured for the model" if tuning.alpha is None else ""
     return ", ".join(
         (
             f"{tuning.keyword_candidates} candidates by words",
             f"{tuning.vector_candidates} by meaning",
-            f"{tuning.fusion} (alpha {trace.alpha:g}{origin})",
+            f"{tuning.fusion} (alpha {trace.alpha:g}{_origin(tuning, is_measured=is_measured)})",
             f"reranked by {one_line(tuning.reranker)}" if tuning.reranker else "not reranked",
             f"the best {tuning.k}",
         )
     )
 
 
-def _title(passage: Passage | ContextBlock) -> str:
-    where = place(passage.locator)
-    return f"{plain(passage.name)} · {where}" if where else plain(passage.name)
+def _origin(tuning: Tuning, *, is_measured: bool) -> str:
+    """Where the share of meaning comes from, unless it was asked for."""
+    if tuning.alpha is not None:
+        return ""
+    if tuning.fusion == "rrf":
+        return ": both count the same"
+    return ", measured for the model" if is_measured else ", the default: not measured for this model"
+
+
+def _indexes(explained: Explained) -> str:
+    behind, parts = explained.trace.behind, {missing.part for missing in explained.retrieved.degraded}
+    missing = [f"the {part.removesuffix('s')} index is missing" for part in ("keywords", "vectors") if part in parts]
+    lag = f"{count(behind, 'change')} behind the catalog; searched all the same" if behind else ""
+    return "; ".join((*missing, lag) if lag else missing) or "up to date"
+
+
+def _title(files: Mapping[str, str], passage: Passage | ContextBlock, room: int | None) -> str:
+    """The file, and as much of the place as fits beside it."""
+    from rich.cells import cell_len
+
+    name = plain(files[passage.document])
+    left = None if room is None else room - cell_len(name) - len(" · ")
+    where = place(passage.locator, left) if left is None or left >= _LEAST_PLACE else ""
+    title = f"{name} · {where}" if where else name
+    return title if room is None else cut(title, room)
+
+
+def _numbers(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[str, list[str], int | None]:
+    """Columns of numbers that passages are written beside: head and rows, and the cells left for a passage."""
+    head, *lines = table([Column(name, align_right=True) for name in names], rows, None)
+    width = width_of_terminal()
+    room = None if width is None else max(_LEAST_TITLE, width - len(head) - 2)
+    return head, [f"{line:<{len(head)}}" for line in lines], room
 
 
 def _print_candidates(explained: Explained, *, every: bool) -> None:
@@ -231,31 +278,34 @@ def _print_candidates(explained: Explained, *, every: bool) -> None:
     found = {passage.chunk for passage in explained.retrieved.passages}
     parts = (
         ("", [c for c in trace.candidates if c.chunk in found]),
-        ("near misses", [c for c in trace.candidates if c.chunk in near]),
-        ("others", [c for c in trace.candidates if c.chunk not in found | near]),
+        ("── near misses", [c for c in trace.candidates if c.chunk in near]),
+        ("── others", [c for c in trace.candidates if c.chunk not in found | near]),
     )
-    columns = (
-        Column("place", align_right=True),
-        Column("words", align_right=True),
-        Column("meaning", align_right=True),
-        Column("fused", align_right=True),
-        *([Column("rerank", align_right=True)] if reranked else []),
-        Column("passage", least=24),
+    shown = parts[: None if every else 2]
+    head, lines, room = _numbers(
+        ("place", "words", "meaning", "fused", *(("rerank",) if reranked else ())),
+        [_row(explained, candidate, reranked=reranked) for _, candidates in shown for candidate in candidates],
     )
-    rows: list[list[str]] = []
-    colours: list[str] = []
-    for title, candidates in parts[: None if every else 2]:
-        if title and candidates:
-            rows.append([*[""] * (len(columns) - 1), f"── {title}"])
-            colours.append("bold")
-        for candidate in candidates:
-            rows.append(_row(explained, candidate, reranked=reranked))
-            rows.append([*[""] * (len(columns) - 1), f"  {explained.verdict(candidate.chunk)}"])
-            colours += ["", "dim"]
+    line = iter(lines)
     print_data()
-    print_table(columns, rows, colours)
+    print_data(paint(f"{head}  PASSAGE", "bold"))
+    for title, candidates in shown:
+        if title and candidates:
+            print_data(paint(f"{'':<{len(head)}}  {title}", "bold"))
+        for candidate in candidates:
+            print_data(f"{next(line)}  {_title(explained.files, candidate, room)}")
+            print_data(paint(_below(explained.verdict(candidate.chunk), len(head) + 4), "dim"))
     if not every and (hidden := len(parts[2][1])):
         print_data(paint(f"{count(hidden, 'more candidate')}: --all", "dim"))
+
+
+def _below(text: str, indent: int) -> str:
+    """A text under a passage; one that is too long for that begins further left, and goes on below."""
+    from rich.cells import cell_len
+
+    if (width := width_of_terminal()) is not None:
+        indent = min(indent, max(_INDENT, width - cell_len(text)))
+    return f"{'':<{indent}}{wrapped(text, indent)}"
 
 
 def _row(explained: Explained, candidate: Passage, *, reranked: bool) -> list[str]:
@@ -267,7 +317,6 @@ def _row(explained: Explained, candidate: Passage, *, reranked: bool) -> list[st
         _leg(candidate, "vectors", 2),
         "–" if fused is None else f"{fused:.2f}",
         *([rerank] if reranked else []),
-        _title(candidate),
     ]
 
 
@@ -286,8 +335,9 @@ def _print_context(explained: Explained) -> None:
     _print_fact("context", f"{count(len(blocks), 'block')}, {tokens:,} of {count(tuning.context_tokens, 'token')}")
     for block in blocks:
         part = "the whole section" if block.whole else count(len(block.chunks), "chunk")
-        line = f"{'':<{_INDENT}}{block.tokens:>5,}  {_title(block)} ({part})"
-        print_data(line if width is None else cut(line, width))
+        start, end = f"{'':<{_INDENT}}{block.tokens:>5,}  ", f" ({part})"
+        room = None if width is None else max(_LEAST_TITLE, width - len(start) - len(end))
+        print_data(f"{start}{_title(explained.files, block, room)}{end}")
 
 
 def _print_timings(timings: Mapping[str, float]) -> None:
@@ -305,16 +355,16 @@ def _print_replays(runs: Sequence[Explained]) -> None:
         for name, run in zip(names, runs, strict=True):
             _print_fact(name, plain(run.label))
     passages = {passage.chunk: passage for run in runs for passage in run.retrieved.passages}
+    files = files_of(passages.values())
     has_moved = {chunk: any(run.places.get(chunk) != first.places.get(chunk) for run in others) for chunk in passages}
-    print_data()
-    print_table(
-        (*(Column(name, align_right=True) for name in names), Column("passage", least=24)),
-        [
-            [first.place(chunk), *(_moved(first, other, chunk) for other in others), _title(passage)]
-            for chunk, passage in passages.items()
-        ],
-        ["" if has_moved[chunk] else "dim" for chunk in passages],
+    head, lines, room = _numbers(
+        names, [[first.place(chunk), *(_moved(first, other, chunk) for other in others)] for chunk in passages]
     )
+    print_data()
+    print_data(paint(f"{head}  PASSAGE", "bold"))
+    for line, (chunk, passage) in zip(lines, passages.items(), strict=True):
+        shown = f"{line}  {_title(files, passage, room)}"
+        print_data(shown if has_moved[chunk] else paint(shown, "dim"))
     print_data()
     _print_fact("time", ", ".join(f"{run.retrieved.timings['total']:,.1f} ms" for run in runs))
 

@@ -181,9 +181,9 @@ def wrapped(text: str, indent: int) -> str:
         return text
     import textwrap
 
-    return textwrap.fill(
-        text, max(20, width - indent), subsequent_indent=" " * indent, initial_indent="", break_on_hyphens=False
-    )
+    margin = " " * indent
+    lines = textwrap.wrap(text, max(20, width - indent), break_on_hyphens=False)
+    return f"\n{margin}".join(lines)
 
 
 def ago(moment: datetime, now: datetime | None = None) -> str:

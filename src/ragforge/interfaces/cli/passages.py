@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -13,6 +13,7 @@ from ragforge.domain.documents import Locator
 from ragforge.domain.language import detect
 from ragforge.domain.retrieval import ContextBlock, Passage, Retrieved
 from ragforge.interfaces.cli.common import Common
+from ragforge.interfaces.cli.names import fitted, told_apart
 from ragforge.interfaces.cli.output import cut, one_line, paint, plain, plain_text, say, width_of_terminal
 
 MOST_COLUMNS = 100
@@ -52,13 +53,18 @@ def place(locator: Locator, width: int | None = None) -> str:
     return cut(next((text for text in texts if cell_len(text) <= width), texts[-1]), width) if width > 0 else ""
 
 
-def heading(number: str, passage: Passage, width: int) -> str:
+def files_of(passages: Iterable[Passage]) -> dict[str, str]:
+    """What to call the file of each passage, by the file's id."""
+    return told_apart({passage.document: (passage.name, passage.source) for passage in passages})
+
+
+def heading(number: str, name: str, passage: Passage, width: int) -> str:
     """One line: number, file, place, and the score at the right edge."""
     from rich.cells import cell_len
 
     score = f"{passage.score:.2f}"
     room = width - len(number) - len(score) - 4
-    name = cut(plain(passage.name), room)
+    name = fitted(plain(name), room)
     where = place(passage.locator, max(0, room - cell_len(name) - 2))
     gap = " " * (room - cell_len(name) - cell_len(where) - (2 if where else 0) + 2)
     return f"{number}  {paint(name, 'bold')}{'  ' + where if where else ''}{gap}{paint(score, 'dim')}"
@@ -243,6 +249,7 @@ def passage_fields(passage: Passage) -> dict[str, Any]:
         "chunk_id": passage.chunk,
         "document_id": passage.document,
         "document": passage.name,
+        "source": passage.source,
         "locator": locator_fields(passage.locator),
         "score": passage.score,
         "text": passage.text,
@@ -277,12 +284,17 @@ def retrieved_fields(retrieved: Retrieved) -> dict[str, Any]:
     }
 
 
-# -- what is missing
+# -- what a person should know
 
 
-def warn(common: Common, retrieved: Retrieved) -> None:
+def remark(retrieved: Retrieved) -> str:
+    """A sentence on the result as a whole; empty if there is nothing to say."""
+    return one_line(retrieved.notice[:1].upper() + retrieved.notice[1:])
+
+
+def warn(common: Common, *results: Retrieved) -> None:
     """What was not there, on stderr, also with `--quiet`: the result is less than was asked for."""
-    for missing in retrieved.degraded:
+    for missing in dict.fromkeys(missing for retrieved in results for missing in retrieved.degraded):
         say(f"{paint('Warning:', 'yellow', sys.stderr)} {one_line(missing.message)}")
         if missing.hint:
             say(f"{paint('Next:', 'bold', sys.stderr)} {one_line(common.placed(missing.hint))}")

@@ -16,8 +16,8 @@ from ragforge.errors import UserError
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.documents import find
 from ragforge.interfaces.cli.files import Confidentiality, clearance
-from ragforge.interfaces.cli.output import count, duration, one_line, plain, print_data, print_json
-from ragforge.interfaces.cli.passages import columns, excerpt, heading, retrieved_fields, warn, whole
+from ragforge.interfaces.cli.output import count, duration, plain, print_data, print_json
+from ragforge.interfaces.cli.passages import columns, excerpt, files_of, heading, remark, retrieved_fields, warn, whole
 from ragforge.interfaces.cli.progress import meter
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
 from ragforge.interfaces.cli.tuning import Tune, tuning_options
@@ -44,7 +44,7 @@ def end(text: str) -> datetime:
 Question = Annotated[list[str], typer.Argument(metavar="QUESTION", help="What you want to know, in your own words")]
 Files = Annotated[
     list[str] | None,
-    typer.Option("--file", metavar="ID", help="Only this file: id, name, path or pattern; may be repeated"),
+    typer.Option("--file", metavar="ID", help="Only this file: id, name, end of its path, or pattern; may be repeated"),
 ]
 Types = Annotated[
     list[str] | None,
@@ -98,7 +98,10 @@ def search(
             return
         print_passages(found, full=full)
         warn(common, found)
-        common.say(_summary(found))
+        if told := remark(found):
+            common.say(told)
+        if found.passages:
+            common.say(_summary(found))
 
 
 def filters_of(
@@ -128,12 +131,12 @@ def filters_of(
 
 def print_passages(found: Retrieved, *, full: bool) -> None:
     """Each passage under its file and place; the words of the question stand out."""
-    width = columns()
+    width, files = columns(), files_of(found.passages)
     digits = len(str(len(found.passages)))
     for number, passage in enumerate(found.passages, 1):
         if number > 1:
             print_data()
-        print_data(heading(f"{number:>{digits}}", passage, width))
+        print_data(heading(f"{number:>{digits}}", files[passage.document], passage, width))
         text, indent, path = passage.header + passage.text, " " * (digits + 2), passage.locator.path
         lines = whole(text, found.question) if full else excerpt(text, path, found.question, width - len(indent))
         for line in lines:
@@ -141,16 +144,9 @@ def print_passages(found: Retrieved, *, full: bool) -> None:
 
 
 def _summary(found: Retrieved) -> str:
-    took = f"{found.timings['total']:,.0f} ms"
-    if not found.passages:
-        return f"{sentence(found.notice)} ({took})"
     files = len({passage.document for passage in found.passages})
+    took = f"{found.timings['total']:,.0f} ms"
     return f"{count(len(found.passages), 'passage')} from {count(files, 'file')} in {took}"
-
-
-def sentence(notice: str) -> str:
-    """A notice as it stands alone."""
-    return one_line(notice[:1].upper() + notice[1:])
 
 
 def rebuild(common: Common) -> None:
