@@ -46,7 +46,8 @@ bench-peers:
 	$(PYTHON) -m venv .cache/peers/txtai && .cache/peers/txtai/bin/pip install -q txtai
 	$(PYTHON) -m venv .cache/peers/lancedb && .cache/peers/lancedb/bin/pip install -q lancedb
 
-## retrieval measured side by side, and the tables of docs/benchmarks.md: PARTS is some of quality, speed, large, million
+## retrieval measured side by side, and the tables of docs/benchmarks.md: PARTS is some of quality, speed, large,
+## million, minilm, failures
 bench-search: models
 	$(BIN)/python -m bench.retrieval $(PARTS) $(if $(DATA),--data $(DATA))
 

@@ -1,7 +1,8 @@
 """What retrieval is measured on, made from the shared data once and kept in a folder beside the peers' environments.
 
-corpora   documents with judged queries, one passage for each document, embedded with MiniLM
-windows   some number of windows of 120 words over all texts there are, with the static vectors of wordllama
+corpora        documents with judged queries, one passage for each document, embedded with MiniLM
+windows        some number of windows of 120 words over all texts there are, with the static vectors of wordllama
+short_windows  the same of 30 words, embedded with MiniLM: it reads a hundred thousand of them in some minutes
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ CORPORA = ("scifact_train", "cranfield")
 CACHE = Path(__file__).parents[1] / ".cache" / "bench"
 DEFAULT_DATA = Path(__file__).parents[2] / "shared" / "data"
 
-_WORDS = 120
+_WORDS, _FEW_WORDS = 120, 30
 _LARGEST_FILE = 2 << 20
 _QUERIES = 3_000
 _AT_ONCE = 512
@@ -53,21 +54,12 @@ def corpus(shared: Path, name: str, cache: Path = CACHE) -> Path:
 
 def windows(shared: Path, count: int, cache: Path = CACHE) -> Path:
     """A folder with so many windows, and distinct questions of real people to ask them."""
-    folder = cache / f"windows_{count}"
-    if (folder / "query_vectors.npy").exists():
-        return folder
-    embedder = WordLlama()
-    cut = list(_windows(list(_texts(shared)), count))
-    passages = ({"id": f"w{number}", "document": name, "text": text} for number, (name, text) in enumerate(cut))
-    questions = _questions(shared)
-    _write(folder, passages, ({"id": f"q{number}", "text": text} for number, text in enumerate(questions)))
-    vectors = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float32, (len(cut), 256))
-    for start in range(0, len(cut), _AT_ONCE):
-        batch = [Passage(text) for _, text in cut[start : start + _AT_ONCE]]
-        vectors[start : start + len(batch)] = embedder.embed(batch, Cancel())
-    vectors.flush()
-    np.save(folder / "query_vectors.npy", _embedded(embedder, questions))
-    return folder
+    return _cut(shared, cache / f"windows_{count}", count, _WORDS, WordLlama)
+
+
+def short_windows(shared: Path, count: int, cache: Path = CACHE) -> Path:
+    """The same with MiniLM's vectors."""
+    return _cut(shared, cache / f"short_windows_{count}", count, _FEW_WORDS, minilm)
 
 
 def grades(folder: Path) -> dict[str, dict[str, float]]:
@@ -81,6 +73,25 @@ def grades(folder: Path) -> dict[str, dict[str, float]]:
 
 def minilm() -> MiniLM:
     return MiniLM(model_folder("minilm", load().store.models_dir))
+
+
+def _cut(shared: Path, folder: Path, count: int, words: int, model: Callable[[], Embedder]) -> Path:
+    if (folder / "query_vectors.npy").exists():
+        return folder
+    embedder = model()
+    cut = list(_windows(list(_texts(shared)), count, words))
+    passages = ({"id": f"w{number}", "document": name, "text": text} for number, (name, text) in enumerate(cut))
+    questions = _questions(shared)
+    _write(folder, passages, ({"id": f"q{number}", "text": text} for number, text in enumerate(questions)))
+    asked = _embedded(embedder, questions)
+    shape = (len(cut), asked.shape[1])
+    vectors = np.lib.format.open_memmap(folder / "vectors.npy", "w+", np.float32, shape)
+    for start in range(0, len(cut), _AT_ONCE):
+        batch = [Passage(text) for _, text in cut[start : start + _AT_ONCE]]
+        vectors[start : start + len(batch)] = embedder.embed(batch, Cancel())
+    vectors.flush()
+    np.save(folder / "query_vectors.npy", asked)  # last: it tells that the folder is complete
+    return folder
 
 
 def _embedded(embedder: Embedder, texts: Sequence[str]) -> Matrix:
@@ -113,19 +124,19 @@ def _texts(shared: Path) -> Iterator[tuple[str, str]]:
                     yield str(path.relative_to(shared)), raw.decode(errors="ignore")
 
 
-def _windows(texts: Sequence[tuple[str, str]], count: int) -> Iterator[tuple[str, str]]:
+def _windows(texts: Sequence[tuple[str, str]], count: int, size: int) -> Iterator[tuple[str, str]]:
     """Windows at even steps through all words, no two alike; they overlap where there are too few words."""
-    split = [(name, words) for name, text in texts if len(words := text.split()) >= _WORDS // 2]
-    starts = sum(max(1, len(words) - _WORDS + 1) for _, words in split)
+    split = [(name, words) for name, text in texts if len(words := text.split()) >= size // 2]
+    starts = sum(max(1, len(words) - size + 1) for _, words in split)
     seen: set[str] = set()
     step = starts / (count * 1.05)
     while True:
         position, passed = 0.0, 0
         for name, words in split:
-            here = max(1, len(words) - _WORDS + 1)
+            here = max(1, len(words) - size + 1)
             while position < passed + here:
                 at = int(position - passed)
-                text = " ".join(words[at : at + _WORDS])
+                text = " ".join(words[at : at + size])
                 position += step
                 if text not in seen:
                     seen.add(text)

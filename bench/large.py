@@ -1,4 +1,4 @@
-"""Ours alone, on many chunks: `python -m bench.large DATA STORE`.
+"""Ours alone, on many chunks: `python -m bench.large all DATA STORE`, or `recall` for that alone.
 
 load      chunks into the catalog and both indexes
 query     CPU ms of the whole path, plain, filtered, and with changes that the indexes have not applied
@@ -37,28 +37,40 @@ MOST_TO_CHANGE = 200_000
 
 def large(data: Path, store: Path) -> dict[str, Any]:
     given, asked = common.passages(data), common.queries(data)
-    ours = Ours()
-    ours.open(store)
-    ours.forge.create_project(PROJECT, embedder="given")
+    ours, groups = _empty(given, store), _groups(given)
     figures: dict[str, Any] = {"chunks": len(given.ids)}
-    groups = _groups(given)
     figures["load"] = _timed(lambda: _publish(ours, given, groups))
     figures["index"] = _timed(ours.catch_up)
     figures["query"] = {"plain": common.one_thread(ours.search, asked)}
     for name in SHARES:
         figures["query"][f"filter {name}"] = common.one_thread(_filtered(ours, name), asked)
-    figures["recall"] = {"all": _recall(ours, given, np.arange(len(given.ids)), None, asked)}
-    for (labels, rows), name in zip(groups, SHARES, strict=False):
-        figures["recall"][name] = _recall(ours, given, np.array(rows), labels.tags[0], asked)
+    figures["recall"] = _recalls(ours, given, groups, asked)
     if len(given.ids) <= MOST_TO_CHANGE:
         figures["rebuild"] = _rebuild(ours, asked)
-        figures["remove"] = _remove(ours)
+        figures["remove"] = _remove(ours, given.vectors.shape[1])
         ours.publish(_renamed(_some(given, range(UNAPPLIED)), "new"))
         figures["query"][f"{UNAPPLIED} changes behind"] = common.one_thread(ours.search, asked)
     figures["embedder_calls"] = ours.embedder.calls
     figures["disk_mb"] = round(sum(file.stat().st_size for file in store.rglob("*") if file.is_file()) / 1e6)
     ours.forge.close()
     return figures | _new_process(data, store)
+
+
+def recall(data: Path, store: Path) -> dict[str, Any]:
+    given, asked = common.passages(data), common.queries(data)
+    ours, groups = _empty(given, store), _groups(given)
+    _publish(ours, given, groups)
+    ours.catch_up()
+    found = _recalls(ours, given, groups, asked)
+    ours.forge.close()
+    return {"chunks": len(given.ids), "dimension": given.vectors.shape[1], "recall": found}
+
+
+def _empty(given: Passages, store: Path) -> Ours:
+    ours = Ours(given.vectors.shape[1])
+    ours.open(store)
+    ours.forge.create_project(PROJECT, embedder="given")
+    return ours
 
 
 def _new_process(data: Path, store: Path) -> dict[str, Any]:
@@ -68,7 +80,7 @@ def _new_process(data: Path, store: Path) -> dict[str, Any]:
         json.loads(subprocess.run([*command, mode, data, store], capture_output=True, text=True, check=True).stdout)
         for mode in ("cold", "threads")
     )
-    return {**cold, **threads}
+    return {"cold": cold, "threads": threads}
 
 
 def _groups(given: Passages) -> list[tuple[Labels, list[int]]]:
@@ -107,10 +119,12 @@ def _renamed(given: Passages, name: str) -> Passages:
     return replace(given, documents=[name] * len(given.ids), texts=[f"{name} {text}" for text in given.texts])
 
 
-def _timed(work: Callable[[], object]) -> dict[str, float]:
+def _timed(work: Callable[[], object]) -> dict[str, Any]:
+    before = common.reference()
     began, cpu = time.monotonic(), time.process_time()
     work()
-    return {"wall_s": round(time.monotonic() - began, 1), "cpu_s": round(time.process_time() - cpu, 1)}
+    wall, cpu = time.monotonic() - began, time.process_time() - cpu
+    return {"wall_s": round(wall, 1), "cpu_s": round(cpu, 1), "reference": [before, common.reference()]}
 
 
 def _filtered(ours: Ours, share: str) -> common.Search:
@@ -121,6 +135,15 @@ def _filtered(ours: Ours, share: str) -> common.Search:
         return [passage.chunk for passage in found.passages]
 
     return search
+
+
+def _recalls(
+    ours: Ours, given: Passages, groups: Sequence[tuple[Labels, list[int]]], asked: Sequence[Query]
+) -> dict[str, dict[str, float]]:
+    found = {"all": _recall(ours, given, np.arange(len(given.ids)), None, asked)}
+    for (labels, rows), name in zip(groups, SHARES, strict=False):
+        found[name] = _recall(ours, given, np.array(rows), labels.tags[0], asked)
+    return found
 
 
 def _recall(
@@ -154,10 +177,10 @@ def _rebuild(ours: Ours, asked: Sequence[Query]) -> dict[str, Any]:
     return {**took, "embedding_calls": ours.embedder.calls - calls, "same_top_10": round(same, 4)}
 
 
-def _remove(ours: Ours) -> dict[str, Any]:
+def _remove(ours: Ours, dimension: int) -> dict[str, Any]:
     """A file of a thousand chunks that no other file holds."""
     rng = np.random.default_rng(11)
-    vectors = rng.standard_normal((LONG_FILE, 256)).astype(np.float32)
+    vectors = rng.standard_normal((LONG_FILE, dimension)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     texts = [
         f"Canary {number} sings of chapter {number} " + " ".join(map(str, rng.integers(0, 9999, 100)))
@@ -173,4 +196,5 @@ def _remove(ours: Ours) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(large(Path(sys.argv[1]), Path(sys.argv[2]))))
+    measure = {"all": large, "recall": recall}[sys.argv[1]]
+    print(json.dumps(measure(Path(sys.argv[2]), Path(sys.argv[3]))))

@@ -1,13 +1,16 @@
 """Retrieval measured side by side: `make bench-search`, or `python -m bench.retrieval quality speed large`.
 
-    quality  nDCG@10 and recall@10 of each framework's own hybrid search, with the same MiniLM for all
-    speed    CPU ms of a hybrid query, queries a second with eight threads, CPU s of a cold start; vectors given
-    large    ours alone on 100,000 chunks: filters, recall, rebuild, removal
-    million  ours alone on 1,000,000 chunks
+    quality   nDCG@10 and recall@10 of each framework's own hybrid search, with the same MiniLM for all
+    speed     CPU ms of a hybrid query, queries a second with eight threads, CPU s of a cold start; vectors given
+    large     ours alone on 100,000 chunks: filters, recall, rebuild, removal
+    million   ours alone on 1,000,000 chunks
+    minilm    ours alone on 100,000 vectors of MiniLM: recall
+    failures  ours alone on the questions it answers worst, explained in docs/explain/failures.md
 
 Every part runs in a process of its own, with the interpreter of the framework's own environment, one after the other.
 Figures are CPU time where they can be, so that other work on the machine counts little. They are kept in
-docs/benchmarks.json; the tables in docs/benchmarks.md are written from that file.
+docs/benchmarks.json, where a part that is measured again replaces only itself; the tables in docs/benchmarks.md are
+written from that file.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bench import data
+from bench import data, failures, page
 from ragforge.evaluate.metrics import ndcg, recall
 
 OURS = "ragforge"
@@ -33,9 +36,16 @@ ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ROOT / ".cache" / "peers"
 RESULTS = ROOT / "docs" / "benchmarks.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- figures: written by bench/retrieval.py -->", "<!-- end of figures -->"
+FAILURES = ROOT / "docs" / "explain" / "failures.md"
 
+PARTS = ("quality", "speed", "large", "million", "minilm", "failures")
 SIZES = (10_000, 100_000)
+ALONE: dict[str, tuple[str, Callable[[Path, int], Path], int]] = {
+    "large": ("all", data.windows, 100_000),
+    "million": ("all", data.windows, 1_000_000),
+    "minilm": ("recall", data.short_windows, 100_000),
+}
+"""Parts with ours alone: what `bench.large` measures, and on how many chunks of which kind."""
 PATIENCE = {"quality": 5_400, "speed": 1_200, "threads": 600, "cold": 600, "large": 3_600}
 """Seconds after which a framework is told to have taken too long."""
 TITLES = {
@@ -47,27 +57,30 @@ TITLES = {
     "lancedb": "LanceDB",
 }
 _ALONE = ("words alone", "vectors alone")
+_TIMES = ("cpu_ms", "cpu_s", "qps")
 
 Figures = dict[str, Any]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "parts", nargs="*", default=["quality", "speed", "large"], help="quality, speed, large, million"
-    )
+    parser.add_argument("parts", nargs="*", default=["quality", "speed", "large"], help=f"some of {', '.join(PARTS)}")
     parser.add_argument("--data", type=Path, default=data.DEFAULT_DATA, help="the folder of the shared data")
     parser.add_argument("--only", nargs="*", default=[OURS, *PEERS], help="frameworks to measure")
-    parser.add_argument("--sizes", nargs="*", type=int, default=list(SIZES), help="chunks, for speed")
+    parser.add_argument("--sizes", nargs="*", type=int, default=[SIZES[0]], help="chunks, for speed")
     parser.add_argument("--page", action="store_true", help="measure nothing, only write the page")
     arguments = parser.parse_args()
+    if unknown := set(arguments.parts) - set(PARTS):
+        raise SystemExit(f"no part {', '.join(sorted(unknown))}: there are {', '.join(PARTS)}")
     if not arguments.page:
         if not arguments.data.is_dir():
             raise SystemExit(f"no folder {arguments.data}: name one with --data")
         for title, figures in measure(arguments.parts, arguments.data, arguments.only, arguments.sizes):
             print(f"{title}: {json.dumps(figures)}", flush=True)
             keep(title.split("/"), figures)
-    write_page(kept())
+        if "failures" in arguments.parts:
+            page.write(FAILURES, failures.explained(arguments.data))
+    page.write(PAGE, tables(kept()))
 
 
 def measure(
@@ -84,11 +97,15 @@ def measure(
             folder = data.windows(shared, size)
             for name in only:
                 yield f"speed/{size}/{name}", speed(name, folder)
-    for part, size in (("large", SIZES[-1]), ("million", 1_000_000)):
+    for part, (what, cut, size) in ALONE.items():
         if part in parts:
+            folder = cut(shared, size)
             with tempfile.TemporaryDirectory() as store:
-                folder = data.windows(shared, size)
-                yield part, _run([sys.executable, "-m", "bench.large", str(folder), store], PATIENCE["large"])
+                command = [sys.executable, "-m", "bench.large", what, str(folder), store]
+                figures = _run(command, PATIENCE["large"])
+            if "problem" in figures:  # what was measured before is worth more than that
+                raise SystemExit(f"{part}: {figures['problem']}: {figures['why']}")
+            yield part, figures
 
 
 def quality(name: str, folder: Path) -> Figures:
@@ -109,18 +126,18 @@ def quality(name: str, folder: Path) -> Figures:
 
 def speed(name: str, folder: Path) -> Figures:
     with tempfile.TemporaryDirectory() as store:
-        figures = _script(name, "speed", folder, Path(store))
-        if "problem" not in figures:
+        figures = {"query": _script(name, "speed", folder, Path(store))}
+        if "problem" not in figures["query"]:
             _script(name, "cold", folder, Path(store))  # so that byte code and files are cached for all alike
-            figures |= _script(name, "cold", folder, Path(store))
-            figures |= _script(name, "threads", folder, Path(store))
+            for mode in ("cold", "threads"):
+                figures[mode] = _script(name, mode, folder, Path(store))
     return figures
 
 
 def _script(name: str, mode: str, folder: Path, store: Path) -> Figures:
     python = Path(sys.executable) if name == OURS else ENVIRONMENTS / name / "bin" / "python"
     if not python.exists():
-        return {"problem": "not installed (make bench-peers)"}
+        return {"problem": "not installed", "why": "make bench-peers installs it"}
     return _run([str(python), "-m", f"bench.search_peers.{name}", mode, str(folder), str(store)], PATIENCE[mode])
 
 
@@ -135,11 +152,11 @@ def _run(command: Sequence[str], seconds: float) -> Figures:
             command, capture_output=True, text=True, check=False, timeout=seconds, env=kept | quiet, cwd=ROOT
         )
     except subprocess.TimeoutExpired:
-        return {"problem": f"not done in {seconds:.0f} s"}
+        return {"problem": "too slow", "why": f"not done in {seconds:,.0f} s"}
     if done.returncode < 0:
-        return {"problem": f"crashed ({signal.Signals(-done.returncode).name})"}
+        return {"problem": "crashed", "why": f"the process ended with {signal.Signals(-done.returncode).name}"}
     if done.returncode != 0:
-        return {"problem": (done.stderr.strip().splitlines() or ["no word why"])[-1][:200]}
+        return {"problem": "failed", "why": (done.stderr.strip().splitlines() or ["it did not say why"])[-1][:200]}
     figures: Figures = json.loads(done.stdout.strip().splitlines()[-1])
     return figures
 
@@ -158,19 +175,15 @@ def keep(place: Sequence[str], figures: Figures) -> None:
     for key in place[:-1]:
         inner = inner.setdefault(key, {})
     inner[place[-1]] = figures
-    RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    page.replace(RESULTS, json.dumps(results, indent=1, sort_keys=True) + "\n")
 
 
 # -- the page
 
 
-def write_page(results: Mapping[str, Any]) -> None:
-    """Put the tables between the markers of the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    after = rest.partition(END)[2]
-    tables = "\n\n".join(part for part in (_quality(results), _speed(results), _large(results)) if part)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}", encoding="utf-8")
+def tables(results: Mapping[str, Any]) -> str:
+    parts = (_quality(results), _speed(results), _large(results), _recall(results))
+    return "\n\n".join(part for part in parts if part)
 
 
 def _quality(results: Mapping[str, Any]) -> str:
@@ -178,30 +191,30 @@ def _quality(results: Mapping[str, Any]) -> str:
     corpora = [corpus for corpus in data.CORPORA if corpus in measured]
     if not corpora:
         return ""
-    rows = [["", *(f"{corpus}: nDCG@10" for corpus in corpora), *(f"{corpus}: recall@10" for corpus in corpora), "by"]]
+    notes = page.Notes()
+    rows = [["", *(f"{corpus}: {metric}" for metric in ("nDCG@10", "recall@10") for corpus in corpora), "by"]]
     for name in (OURS, *PEERS):
         best = [_best(measured[corpus].get(name, {})) for corpus in corpora]
         ways = " / ".join(dict.fromkeys(way for way, _ in best if way))
-        rows.append(
-            [TITLES[name], *(_share(f, "ndcg@10") for _, f in best), *(_share(f, "recall@10") for _, f in best), ways]
-        )
+        rows.append([TITLES[name], *_qualities(best, name, notes), ways])
     for way in _ALONE:
-        own = [measured[corpus].get(OURS, {}).get(way, {}) for corpus in corpora]
-        rows.append(
-            [f"ragforge, {way}", *(_share(f, "ndcg@10") for f in own), *(_share(f, "recall@10") for f in own), ""]
-        )
-    return "### Quality\n\n" + _table(rows)
+        own = [(way, measured[corpus].get(OURS, {}).get(way, {})) for corpus in corpora]
+        rows.append([f"ragforge, {way}", *_qualities(own, OURS, notes), ""])
+    return "### Quality\n\n" + page.table(rows) + notes.text
 
 
-def _best(ways: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def _qualities(best: Sequence[tuple[str, Figures]], name: str, notes: page.Notes) -> list[str]:
+    return [_cell(figures, metric, name, notes, _share) for metric in ("ndcg@10", "recall@10") for _, figures in best]
+
+
+def _best(ways: Figures) -> tuple[str, Figures]:
     """A framework's best way to fuse on a corpus. Ours is the default, not the best."""
     if "hybrid" in ways:
         return "as shipped", ways["hybrid"]
-    scored = {way: figures for way, figures in ways.items() if isinstance(figures, dict)}
-    if not scored:
-        return str(ways.get("problem", "")), {}
-    way = max(scored, key=lambda name: scored[name]["ndcg@10"])
-    return way, scored[way]
+    if "problem" in ways or not ways:
+        return "", ways
+    way = max(ways, key=lambda name: ways[name]["ndcg@10"])
+    return way, ways[way]
 
 
 def _speed(results: Mapping[str, Any]) -> str:
@@ -209,60 +222,93 @@ def _speed(results: Mapping[str, Any]) -> str:
     sizes = [size for size in SIZES if str(size) in measured]
     if not sizes:
         return ""
-    rows = [["", *(_heading(size, column) for size in sizes for column in ("CPU ms", "queries/s", "cold CPU s"))]]
+    notes = page.Notes()
+    columns = ("CPU ms", "queries/s", "cold CPU s", "reference ms")
+    rows = [["", *(f"{size // 1000}k: {column}" for size in sizes for column in columns)]]
     for name in (OURS, *PEERS):
         row = [TITLES[name]]
         for size in sizes:
-            figures = measured[str(size)].get(name, {})
-            row += [_number(figures.get("cpu_ms")), _threads(figures), _number(figures.get("cold_cpu_s"))]
+            query, threads, cold = (measured[str(size)].get(name, {}).get(m, {}) for m in ("query", "threads", "cold"))
+            row += [
+                _cell(query, "cpu_ms", name, notes),
+                _cell(threads, "qps", name, notes),
+                _cell(cold, "cpu_s", name, notes),
+                _reference(query, threads, cold),
+            ]
         rows.append(row)
-    return "### Speed\n\n" + _table(rows)
-
-
-def _threads(figures: Mapping[str, Any]) -> str:
-    if figures.get("errors"):
-        return f"{figures['errors']} errors"
-    return str(figures["problem"]) if "problem" in figures else _number(figures.get("qps_8_threads"))
-
-
-def _heading(size: int, column: str) -> str:
-    return f"{size // 1000}k: {column}"
+    return "### Speed\n\n" + page.table(rows) + notes.text
 
 
 def _large(results: Mapping[str, Any]) -> str:
-    parts = [results[name] for name in ("large", "million") if "chunks" in results.get(name, {})]
+    parts = [results[name] for name in ("large", "million") if name in results]
     if not parts:
         return ""
     rows = [["chunks", *(f"{part['chunks']:,}" for part in parts)]]
-    queries = dict.fromkeys(way for part in parts for way in part["query"])
-    for way in queries:
-        rows.append([f"query, {way}: CPU ms", *(_number(part["query"].get(way, {}).get("cpu_ms")) for part in parts)])
-    for way in dict.fromkeys(way for part in parts for way in part["recall"]):
-        rows.append([f"recall@10, {way}", *(_share(part["recall"].get(way, {}), "recall@10") for part in parts)])
-    for step, title in (
-        ("index", "both indexes built"),
-        ("rebuild", "rebuilt"),
-        ("remove", "a file of 1,000 chunks removed"),
-    ):
-        rows.append([f"{title}: CPU s", *(_number(part.get(step, {}).get("cpu_s")) for part in parts)])
-    rows.append(["models called", *(str(part["embedder_calls"]) for part in parts)])
-    rows.append(["cold start to the first result: CPU s", *(_number(part.get("cold_cpu_s")) for part in parts)])
-    rows.append(["memory of a process that searched once: MB", *(_number(part.get("cold_rss_mb")) for part in parts)])
-    return "### Large projects, ours alone\n\n" + _table(rows)
+
+    def row(title: str, key: str, *where: str) -> None:
+        measured = [_inside(part, where) for part in parts]
+        behind = [f" ({_reference(each)})" if key in _TIMES and "reference" in each else "" for each in measured]
+        rows.append([title, *(_figure(each.get(key)) + of for each, of in zip(measured, behind, strict=True))])
+
+    ways = dict.fromkeys(way for part in parts for way in part["query"])
+    for way in sorted(ways, key=lambda way: way != "plain"):
+        row(f"query, {way}: CPU ms", "cpu_ms", "query", way)
+    row("eight threads: queries/s", "qps", "threads")
+    row("cold start to the first result: CPU s", "cpu_s", "cold")
+    row("both indexes built: CPU s", "cpu_s", "index")
+    row("rebuilt: CPU s", "cpu_s", "rebuild")
+    row("a file of 1,000 chunks removed: CPU s", "cpu_s", "remove")
+    row("models called", "embedder_calls")
+    row("memory of a process that searched once: MB", "rss_mb", "cold")
+    return "### Large projects, ours alone\n\n" + page.table(rows)
 
 
-def _share(figures: Mapping[str, Any], key: str) -> str:
-    return f"{figures[key]:.4f}" if key in figures else "–"
+def _inside(figures: Figures, where: Sequence[str]) -> Figures:
+    for key in where:
+        figures = figures.get(key, {})
+    return figures
 
 
-def _number(value: float | None) -> str:
+def _recall(results: Mapping[str, Any]) -> str:
+    parts = [(name, results[name]) for name in ALONE if name in results]
+    if not parts:
+        return ""
+    shares = ("all", "10 %", "1 %")
+    rows = [["vectors", "chunks", *(f"filter {share}" if "%" in share else share for share in shares), "ten found"]]
+    for name, part in parts:
+        found = [part["recall"][share] for share in shares]
+        vectors = "MiniLM, 384" if name == "minilm" else "wordllama, 256"
+        filled = min(each["filled"] for each in found)
+        rows.append([vectors, f"{part['chunks']:,}", *(_share(each["recall@10"]) for each in found), f"{filled:.0%}"])
+    return "### Recall@10 against comparing with every vector, ours alone\n\n" + page.table(rows)
+
+
+def _cell(
+    figures: Figures, key: str, name: str, notes: page.Notes, form: Callable[[float | None], str] | None = None
+) -> str:
+    """A figure, or a word why there is none."""
+    title = TITLES[name].strip("*")
+    if "problem" in figures:
+        return notes.marked(figures["problem"], f"{title}: {figures['why']}.")
+    if figures.get("errors"):
+        return notes.marked("errors", f"{title}: {figures['errors']:,} of {figures['queries']:,} questions failed.")
+    return (form or _figure)(figures.get(key))
+
+
+def _reference(*measured: Figures) -> str:
+    """CPU ms of the fixed work, in Python and in NumPy, on the average of all times it was done beside these."""
+    references = [reference for figures in measured for reference in figures.get("reference", ())]
+    if not references:
+        return "–"
+    return " / ".join(_figure(fmean(each[name] for each in references)) for name in ("python_ms", "numpy_ms"))
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _figure(value: float | None) -> str:
     return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = rows
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 if __name__ == "__main__":

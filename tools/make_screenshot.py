@@ -33,7 +33,7 @@ def run(command: str, folder: Path) -> str:
     child, terminal = pty.fork()
     if child == 0:
         os.chdir(folder)
-        os.environ.update(TERM="xterm-256color", HOME=str(folder), RAGFORGE_EMBED__MODEL="wordllama")
+        os.environ.update(TERM="xterm-256color", HOME=str(folder), RAGFORGE_MODELS=str(ROOT / ".cache" / "models"))
         _, *arguments = shlex.split(command)
         os.execv(sys.executable, [sys.executable, "-m", "ragforge.interfaces.cli.main", *arguments])  # noqa: S606
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, WIDTH, 0, 0))

@@ -57,8 +57,8 @@ class Given:
 class Ours:
     """One project; chunks are published straight into its catalog, as `add` would after parsing and embedding."""
 
-    def __init__(self) -> None:
-        self.embedder = Given(256)
+    def __init__(self, dimension: int = 256) -> None:
+        self.embedder = Given(dimension)
 
     def open(self, store: Path) -> None:
         self.forge = Ragforge.open(store / "workspace", embedders={"given": self.embedder})
@@ -166,14 +166,14 @@ class OurFiles:
 
         folder = store / "files"
         folder.mkdir()
-        self._ids = {f"{id}.md": id for id in passages.ids}
-        for name, text in zip(self._ids, passages.texts, strict=True):
+        self.ids = {f"{id}.md": id for id in passages.ids}
+        for name, text in zip(self.ids, passages.texts, strict=True):
             title, _, body = text.partition("\n")
             (folder / name).write_text(f"# {title}\n\n{body}\n", encoding="utf-8")
         embedder = Remembering(minilm(), CACHE / "minilm.npz")
-        self._forge = Ragforge.open(store / "workspace", embedders={"minilm": embedder})
-        self._forge.create_project(PROJECT, embedder="minilm")
-        report = self._forge.add(folder, project=PROJECT)
+        self.forge = Ragforge.open(store / "workspace", embedders={"minilm": embedder})
+        self.forge.create_project(PROJECT, embedder="minilm")
+        report = self.forge.add(folder, project=PROJECT)
         embedder.save()
         if report.failed:
             raise SystemExit(f"{len(report.failed)} files failed: {report.failed[0]}")
@@ -191,11 +191,11 @@ class OurFiles:
 
     def _search(self, change: Callable[[Tuning], Tuning]) -> Search:
         """Documents by their best passage; a few passages more, as some are of the same document."""
-        tuning = replace(change(self._forge.tuning()), k=2 * K)
+        tuning = replace(change(self.forge.tuning()), k=2 * K)
 
         def search(query: Query) -> list[str]:
-            found = self._forge.search(query.text, project=PROJECT, vector=query.vector, tuning=tuning)
-            return ranked_once(self._ids[passage.name] for passage in found.passages)
+            found = self.forge.search(query.text, project=PROJECT, vector=query.vector, tuning=tuning)
+            return ranked_once(self.ids[passage.name] for passage in found.passages)
 
         return search
 

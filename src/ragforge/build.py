@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from ragforge.domain.retrieval import IndexedText, Moment, Tuning
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import CorruptStore, NotFound, UserError
 from ragforge.flows.follow import Indexes
+from ragforge.once import once
 from ragforge.operate.inflight import InFlight
 from ragforge.ports import Catalog, Embedder, KeywordIndex, Parsers, Reranker, VectorIndex
 from ragforge.settings import FILE_NAME, Settings, template
@@ -60,7 +60,7 @@ class Parts:
 
     # -- truth
 
-    @cached_property
+    @once
     def catalog(self) -> Catalog:
         from ragforge.adapters.catalog.catalog import SqlCatalog
 
@@ -73,18 +73,18 @@ class Parts:
             self.notices.append(f"the workspace was upgraded; the catalog as it was is kept in {catalog.upgraded_from}")
         return catalog
 
-    @cached_property
+    @once
     def blobs(self) -> FolderBlobs:
         return FolderBlobs(self.workspace / "uploads", utc_now)
 
-    @cached_property
+    @once
     def in_flight(self) -> InFlight:
         folder = self.workspace / "inflight"
         return InFlight(folder, lambda: FileLock(folder / "lock"))
 
     # -- reading files
 
-    @cached_property
+    @once
     def parsers(self) -> Parsers:
         from ragforge.ingest.jail.limits import Limits
         from ragforge.ingest.jail.pool import Jail
@@ -136,8 +136,9 @@ class Parts:
         key = (moment.project, moment.generation, moment.chunker, moment.embedder)
         with self._indexes_lock:
             if key not in self._indexes:
-                folder = self.indexes_folder / moment.project / str(moment.generation)
-                self._indexes[key] = Indexes(self._keywords(folder, moment), self._vectors(folder, moment))
+                place = self.indexes_folder / moment.project / str(moment.generation)
+                keywords, vectors = (place / folder for folder in self.engines.values())
+                self._indexes[key] = Indexes(self._keywords(keywords, moment), self._vectors(vectors, moment))
             return self._indexes[key]
 
     def drop_indexes(self, project: str) -> None:
@@ -151,10 +152,11 @@ class Parts:
         shutil.rmtree(self.indexes_folder / project, ignore_errors=True)
 
     @property
-    def index_folders(self) -> tuple[str, ...]:
-        """The folders that the chosen engines keep beside each other."""
-        vectors = {"snapshot": ("vectors",), "chroma": ("chroma",), "qdrant": ("qdrant", "qdrant-lock")}
-        return ("keywords", *vectors[self.settings.index.vectors])
+    def engines(self) -> dict[str, str]:
+        """The chosen engines, and the folder each keeps beside the other's."""
+        index = self.settings.index
+        vectors = {"snapshot": "vectors"}.get(index.vectors, f"{index.vectors}-server" if index.url else index.vectors)
+        return {"tantivy": "keywords", index.vectors: vectors}
 
     @property
     def indexes_folder(self) -> Path:
@@ -164,26 +166,26 @@ class Parts:
         from ragforge.adapters.keywords.tantivy import TantivyIndex
         from ragforge.retrieve.words import FINGERPRINT
 
-        return TantivyIndex(folder / "keywords", f"{FINGERPRINT} {INDEXED_TEXT} {moment.chunker}")
+        return TantivyIndex(folder, f"{FINGERPRINT} {INDEXED_TEXT} {moment.chunker}")
 
     def _vectors(self, folder: Path, moment: Moment) -> VectorIndex:
         index, fingerprint = self.settings.index, f"{moment.embedder} cosine {moment.chunker}"
         if index.vectors == "snapshot":
             from ragforge.adapters.vectors.snapshot import SnapshotIndex
 
-            return SnapshotIndex(folder / "vectors", fingerprint)
+            return SnapshotIndex(folder, fingerprint)
         name, key = f"ragforge-{moment.project}-{moment.generation}", self.settings.secrets.get(index.api_key_env, "")
         if index.vectors == "chroma":
             from ragforge.adapters.vectors.chroma import ChromaEmbedded, ChromaServer
 
             if index.url:
-                return ChromaServer(index.url, name, fingerprint, folder / "chroma", key=key)
-            return ChromaEmbedded(folder / "chroma", fingerprint, self._chroma)
+                return ChromaServer(index.url, name, fingerprint, folder, key=key)
+            return ChromaEmbedded(folder, fingerprint, self._chroma)
         from ragforge.adapters.vectors.qdrant import QdrantIndex
 
-        return QdrantIndex(index.url or folder / "qdrant", name, fingerprint, folder / "qdrant-lock", key=key)
+        return QdrantIndex(index.url or folder, name, fingerprint, folder, key=key)
 
-    @cached_property
+    @once
     def _chroma(self) -> ChromaProcess:
         """One child process for all indexes."""
         from ragforge.adapters.vectors.chroma_process import ChromaProcess
@@ -249,7 +251,7 @@ class Parts:
         values = asdict(self.settings.split)
         return Strategy(name=values.pop("strategy"), **values)
 
-    @cached_property
+    @once
     def tuning(self) -> Tuning:
         """How passages are found unless a question says otherwise."""
         values = asdict(self.settings.search)

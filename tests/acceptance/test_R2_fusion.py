@@ -100,6 +100,43 @@ def test_R2_every_candidate_comes_once_with_both_scores_and_a_reason(
     assert reasons["neither.md"] == "found by meaning"
 
 
+@pytest.mark.parametrize("fusion", ["weighted", "rrf"])
+@pytest.mark.parametrize("question", ["L-2511", "What is l-2511?", "lanterns glow over copper meadows, L-2511"])
+def test_R2_who_writes_a_code_gets_the_passages_that_hold_it(
+    swift_path: Path, meaning: Vector, question: str, fusion: str
+) -> None:
+    folder = swift_path / "codes"
+    folder.mkdir()
+    for number in range(2500, 2540):
+        (folder / f"{number}.md").write_text(f"Lamp L-{number}: lanterns glow over copper meadows all night long.")
+    (folder / "2511.md").write_text(f"{'Seven grey stones lie beside the long road. ' * 9}See also the sheet L-2511.")
+    with open_forge(swift_path / "workspace") as forge:
+        forge.add(folder, project="p")
+        ask = Tuning(fusion=fusion, duplicates=1)
+        found = forge.explain(question, project="p", vector=meaning, tuning=ask)
+        assert names(found)[0] == "2511.md"
+        first = found.passages[0]
+        assert "L-2511" in first.text
+        assert [v.reason for v in _fused(found) if v.chunk == first.chunk] == ["holds a code of the question"]
+        assert [passage.score for passage in found.passages] == sorted((p.score for p in found.passages), reverse=True)
+        (folder / "new.md").write_text("A new sheet on L-2511 that the indexes have not seen.")
+        forge._follow.catch_up = lambda *_, **__: True  # type: ignore[method-assign]
+        forge.add(folder / "new.md", project="p")
+        assert set(names(forge.search(question, project="p", vector=meaning, tuning=ask))[:2]) == {"2511.md", "new.md"}
+
+
+def test_R2_a_code_that_stands_everywhere_tells_nothing(swift_path: Path, meaning: Vector) -> None:
+    folder = swift_path / "codes"
+    folder.mkdir()
+    for number in range(30):
+        (folder / f"{number}.md").write_text(f"Norm EN-1335, part {number}: lanterns of the kind {number * 7919}.")
+    (folder / "meant.md").write_text("Lanterns glow over copper meadows all night long.")
+    with open_forge(swift_path / "workspace") as forge:
+        forge.add(folder, project="p")
+        found = forge.search("EN-1335 glow meadows", project="p", vector=meaning, tuning=Tuning(alpha=0.7))
+        assert names(found)[0] == "meant.md"
+
+
 def test_R2_what_one_engine_did_not_find_still_has_its_true_score(forge: Ragforge, meaning: Vector) -> None:
     """Only one candidate of each engine is asked for: the other's score of it is not zero for that."""
     tuning = Tuning(k=2, keyword_candidates=1, vector_candidates=1, alpha=0.5)

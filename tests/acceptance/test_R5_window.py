@@ -121,3 +121,19 @@ def test_R5_a_leaf_larger_than_the_budget_stands_alone_and_says_so(forge: Ragfor
     assert block.tokens > 50
     [reason] = told(found)[True]
     assert reason.startswith("larger than the budget of 50 tokens")
+
+
+def test_R5_a_section_that_begins_inside_a_table_brings_the_tables_header(swift_path: Path) -> None:
+    rows = "".join(f"| item{number} | {number * 7} pounds | shelf {number % 9} |\n" for number in range(120))
+    (swift_path / "prices.md").write_text(f"# Prices\n\n| Article | Price | Place |\n|---|---|---|\n{rows}")
+    with open_forge(swift_path / "workspace") as forge:
+        forge.add(swift_path / "prices.md", project="p")
+        leaves = forge.chunks("prices.md", project="p")
+        begins = {chunk.section: min(c.start for c in leaves if c.section == chunk.section) for chunk in leaves}
+        inner = next(chunk for chunk in leaves[len(leaves) // 2 :] if chunk.start > begins[chunk.section])
+        assert inner.header.startswith("| Article | Price | Place |")
+        asked = next(word for word in inner.text.split() if word.startswith("item"))
+        found = forge.search(asked, project="p", context=True, tuning=Tuning(k=1, context_chunks=1))
+        (block,) = found.context
+        assert block.whole and asked in block.text and block.chunks == (inner.id,)
+        assert block.header == inner.header

@@ -142,7 +142,7 @@ def judge(engine: Engine, folder: Path, durable: int) -> None:
     with index.writing(blocking=False) as mine:
         assert mine  # the lock died with its holder
         assert index.erase()
-    named = {segment.name for segment in index._read_manifest()[0].segments}
+    named = {segment.name for segment in index._folder.read()[0].segments}
     assert {path.name for path in folder.iterdir() if path.is_dir()} == named  # nothing of the killed one is left
     assert engine.answers(index.pin()) == engine.answers(fresh.pin())
     shutil.rmtree(folder.with_name("fresh"))

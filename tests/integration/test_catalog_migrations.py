@@ -126,7 +126,7 @@ def test_an_old_workspace_is_upgraded_beside_its_backup(tmp_path: Path) -> None:
     with catalog.read() as unit:
         project = unit.projects.get(owner(), "old")
         assert (project.name, project.chunker) == ("Old", "splitter/1")
-        assert len(unit.changes.since(owner(), "p", 0, 10)) == 1
+        assert len(unit.passages.changes(owner(), unit.passages.moment(owner(), "p"), 0, 10)) == 1
         assert unit.jobs.all(owner()) == []
     Shelf.create(catalog, "new").add("/a", "text")
     assert all(finding.ok for finding in catalog.inspect())

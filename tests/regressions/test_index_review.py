@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def test_a_file_added_while_a_model_changes_is_in_the_new_index(swift_path: Path
     with with_other(swift_path / "workspace", Other()) as forge:
         added: list[int] = []
 
-        def catch_up_after_an_add(self: Follow, project: str, generation: int | None = None, **how: bool) -> bool:
+        def catch_up_after_an_add(self: Follow, project: str, generation: int | None = None, **how: Any) -> bool:
             if generation is not None and not added:
                 added.append(1)
                 (swift_path / "late.md").write_text(prose(777))
@@ -120,7 +121,7 @@ def test_a_retired_generation_is_not_built_again(swift_path: Path) -> None:
         before = moment(forge)
         list(forge.reindexing(project="p", strategy=CHARS))
         for lane in forge._follow._lanes(before):
-            assert forge._follow._advance(lane, before, wait=True)
+            assert forge._follow._advance(lane, before, Cancel(), wait=True)
         forge._follow.tidy()
         assert [folder.name for folder in forge.workspace.glob("indexes/*/*")] == ["2"]
 
@@ -206,9 +207,9 @@ def test_nothing_of_removed_text_stays_in_memory(swift_path: Path) -> None:
     with open_forge(swift_path / "workspace") as forge:
         forge.add([swift_path / "secret.md", *fill(swift_path / "docs", 3)], project="p")
         forge.search(CANARY, project="p")
-        assert CANARY in repr(forge._search._results._values)
+        assert CANARY in repr(forge._search._remembered.results._values)
         list(forge.removing(["secret.md"], project="p"))
-        assert f"The {CANARY}" not in repr(forge._search._results._values)
+        assert f"The {CANARY}" not in repr(forge._search._remembered.results._values)
 
 
 @pytest.mark.parametrize(

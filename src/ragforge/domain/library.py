@@ -228,7 +228,7 @@ class Removal:
     remains: tuple[str, ...]
     """Places where words of the document were still found; empty means erased."""
     pending: tuple[str, ...] = ()
-    """Places that hold it until another process lets go; `check` finishes them."""
+    """Where it could not be erased yet, and why; `check` finishes it."""
 
     @property
     def erased(self) -> bool:

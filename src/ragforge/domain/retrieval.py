@@ -122,6 +122,8 @@ class QueryWords:
     """A question as a keyword index looks for it: one group for each word, holding the terms that stand for it."""
 
     groups: tuple[tuple[str, ...], ...] = ()
+    codes: tuple[str, ...] = ()
+    """Those of the terms that name one thing, such as `err4012`: who writes one wants the passages that hold it."""
 
     @property
     def terms(self) -> tuple[str, ...]:

@@ -9,28 +9,35 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragforge.domain.access import Scope
+from ragforge.domain.cancel import Cancel
 from ragforge.domain.library import Change, Finding, Op, Progress
 from ragforge.domain.retrieval import IndexedText, KeywordRows, Moment, VectorRows
 from ragforge.errors import Busy, IndexLost, NotFound, RagforgeError, StoreError
 from ragforge.failpoints import failpoint
-from ragforge.ports import Catalog, Index, KeywordIndex, Unit, VectorIndex
+from ragforge.ports import Catalog, Index, IndexReader, KeywordIndex, Unit, VectorIndex
 
 if TYPE_CHECKING:
     from ragforge.domain.retrieval import Keys
 
 STEP = 8_192
 """Changes applied together, at most: their texts and terms are held meanwhile."""
+EVERYTHING = 1 << 31
+"""More changes than there can be."""
 
 _REPLACED = "not looked at: it was replaced just now"
+_STILL_READ = "another process still reads files that hold removed text"
 _PAUSE = 10.0
 """Seconds after which healing is tried again if it failed."""
+_TRIES = 5
+_LOOK_AGAIN = 0.02
+"""Seconds between two looks whether another process has finished writing."""
 
 Terms = Callable[[IndexedText], tuple[str, ...]]
 
@@ -65,16 +72,18 @@ class Follow:
         indexes: Callable[[Moment], Indexes],
         terms: Terms,
         folder: Path,
-        engines: Collection[str],
+        engines: Mapping[str, str],
     ) -> None:
         self._catalog = catalog
         self._scope = scope
         self._indexes = indexes
         self._terms = terms
         self._folder = folder
-        """Of all projects' local indexes: `<project>/<generation>/<engine>`."""
-        self._engines = frozenset(engines)
-        """The folders of the engines that are chosen."""
+        """Of all projects' local indexes: `<project>/<generation>/<folder of an engine>`."""
+        self._engines = engines
+        """Those that are chosen, and the folder of each."""
+        self._news: dict[str, list[str]] = {}
+        """What happened to a project's indexes that nobody was told yet."""
         self._pause: dict[str, float] = {}
         """When healing may be tried again, where it failed."""
         self._healing: dict[str, threading.Thread] = {}
@@ -82,87 +91,95 @@ class Follow:
 
     # -- following
 
-    def catch_up(self, project: str, generation: int | None = None, *, wait: bool = True) -> bool:
+    def catch_up(
+        self, project: str, generation: int | None = None, *, wait: bool = True, cancel: Cancel | None = None
+    ) -> bool:
         """Apply what the indexes have not seen. False if another process is at it and we did not wait.
 
         One that fails does not keep the other from it.
         """
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, project, generation)
-        done, problems = [], []
+        cancel, done, problems = cancel or Cancel(), [], []
         for lane in self._lanes(now):
             try:
-                done.append(self._advance(lane, now, wait=wait))
+                done.append(self._advance(lane, now, cancel, wait=wait))
             except StoreError as problem:
                 problems.append(problem)
         if problems:
             raise problems[0]
         return all(done)
 
-    def _advance(self, lane: Lane, now: Moment, *, wait: bool) -> bool:
-        try:
-            with lane.index.writing(blocking=wait) as mine:
-                if mine:
-                    self._bring_up(lane, now)
-            return mine
-        except NotFound:  # the generation was retired, or its project removed, meanwhile
-            return True
-        except StoreError:
-            if self._is_gone(now):  # so its folder was removed under us
-                return True
-            raise
+    def news(self, project: str) -> list[str]:
+        """What became of damaged indexes, each told once."""
+        with self._lock:
+            return self._news.pop(project, [])
 
-    def _is_gone(self, now: Moment) -> bool:
+    def _advance(self, lane: Lane, now: Moment, cancel: Cancel, *, wait: bool) -> bool:
         try:
-            with self._catalog.read() as c:
-                c.passages.moment(self._scope, now.project, now.generation)
+            with self._writing(lane, now, cancel, wait=wait) as mine:
+                if mine:
+                    self._bring_up(lane, now, cancel)
+            return mine
         except NotFound:
             return True
-        return False
 
-    def _bring_up(self, lane: Lane, now: Moment) -> None:
+    @contextmanager
+    def _writing(self, lane: Lane, now: Moment, cancel: Cancel, *, wait: bool = True) -> Iterator[bool]:
+        """The right to write. Raises `NotFound` if the generation was retired, or its project removed, meanwhile."""
+        try:
+            with _right_to_write(lane.index, cancel, wait=wait) as mine:
+                yield mine
+        except StoreError:
+            self._renewed(now)  # of one that is gone, the folder was removed under us
+            raise
+
+    def _renewed(self, now: Moment) -> Moment:
+        with self._catalog.read() as c:
+            return c.passages.moment(self._scope, now.project, now.generation)
+
+    def _bring_up(self, lane: Lane, now: Moment, cancel: Cancel) -> None:
         """Follow the log to its end as it is now; whoever writes on is followed next time."""
         now, told = self._told(lane, now)
-        watermark = self._watermark(lane)
-        if watermark is not None and not now.forgotten <= watermark <= told:
-            watermark = None  # behind what was pruned, or ahead of what this catalog knows: it was restored
+        watermark, lost = self._watermark(lane)
+        if watermark is not None and watermark > told:
+            watermark = None  # ahead of what this catalog knows: it was restored
         while watermark is None or watermark < now.seq:
-            watermark = self._step(lane, now, watermark)
+            watermark = self._step(lane, now, watermark, cancel)
             failpoint("index.applied")
-        if watermark != told:
             self._tell(lane, now, watermark)
+        if lost and told >= 0:
+            with self._lock:
+                self._news.setdefault(now.project, []).append(f"{lost}; it was built anew")
 
-    def _step(self, lane: Lane, now: Moment, watermark: int | None) -> int:
-        """Apply some changes, or build anew. Returns how far the index is then."""
+    def _step(self, lane: Lane, now: Moment, watermark: int | None, cancel: Cancel) -> int:
+        """Apply some of the changes there are, or build anew. Returns how far the index is then."""
+        cancel.check()
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, now.project, now.generation)
-            if watermark is None:
-                lane.index.rebuild(self._all_rows(c, lane, now), now.seq)
+            if watermark is None or watermark < now.forgotten:  # what it has not seen was pruned, perhaps just now
+                lane.index.rebuild(self._all_rows(c, lane, now, cancel), now.seq)
                 return now.seq
             changes = c.passages.changes(self._scope, now, watermark, STEP)
-            if not changes:
-                return now.seq
             came, went = net(changes)
             rows = lane.some(c, now, came)
         lane.index.apply(rows, _keys(went), changes[-1].seq)
         return changes[-1].seq
 
-    def _all_rows(self, c: Unit, lane: Lane, now: Moment) -> Iterator[Any]:
+    def _all_rows(self, c: Unit, lane: Lane, now: Moment, cancel: Cancel) -> Iterator[Any]:
         after = 0
         while len((rows := lane.beyond(c, now, after)).keys):
             yield rows
             after = int(rows.keys[-1])
+            cancel.check()
 
-    def _watermark(self, lane: Lane) -> int | None:
-        """How far the index is; None if it cannot be trusted."""
+    def _watermark(self, lane: Lane) -> tuple[int | None, str]:
+        """How far the index is; None if it cannot be trusted, and why."""
         try:
-            reader = lane.index.pin()
-        except IndexLost:
-            return None
-        try:
-            return reader.watermark
-        finally:
-            reader.release()
+            with _pinned(lane) as reader:
+                return reader.watermark, ""
+        except IndexLost as problem:
+            return None, problem.message
 
     def _told(self, lane: Lane, now: Moment) -> tuple[Moment, int]:
         """The generation as it is now, and how far the catalog was told that the index is; -1 if never."""
@@ -171,32 +188,29 @@ class Follow:
             return now, c.changes.followed(self._scope, now.project, lane.index.engine, now.generation)
 
     def _tell(self, lane: Lane, now: Moment, watermark: int) -> None:
-        """The catalog may prune what every index has passed."""
+        """The catalog may prune what every index has passed. It need not hear of a generation that is gone."""
+        index = lane.index
         with self._catalog.write() as c:
-            index = lane.index
+            c.passages.moment(self._scope, now.project, now.generation)
             c.changes.follow(self._scope, now.project, index.engine, now.generation, index.fingerprint, watermark)
 
     # -- building anew
 
-    def rebuild(self, project: str) -> Iterator[Progress]:
+    def rebuild(self, project: str, cancel: Cancel) -> Iterator[Progress]:
         """Build both indexes of the live generation from the catalog; searches go on with the old ones."""
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, project)
         for lane in self._lanes(now):
             yield Progress(f"rebuilding {lane.name} index", 0, None)
-            rows = self._rebuild(lane, now)
+            with self._writing(lane, now, cancel):
+                self._build(lane, now, cancel)
+                with _pinned(lane) as reader:
+                    rows = reader.rows
             yield Progress(f"rebuilt {lane.name} index", rows, rows, chunks=rows)
         self.tidy()
 
-    def _rebuild(self, lane: Lane, now: Moment) -> int:
-        """Returns how many chunks it holds then."""
-        with lane.index.writing(blocking=True):
-            self._tell(lane, now, self._step(lane, now, None))
-            reader = lane.index.pin()
-            try:
-                return reader.rows
-            finally:
-                reader.release()
+    def _build(self, lane: Lane, now: Moment, cancel: Cancel) -> None:
+        self._tell(lane, now, self._step(lane, now, None, cancel))
 
     def heal_later(self, project: str) -> None:
         """Build what is lost while questions are answered with what is left. `finish` waits for it."""
@@ -210,7 +224,7 @@ class Follow:
 
     def _heal(self, project: str) -> None:
         try:
-            self.catch_up(project)
+            self.catch_up(project, wait=False)  # whoever writes now heals it
         except (RagforgeError, OSError):  # the next question says what is wrong
             self._pause[project] = time.monotonic() + _PAUSE
 
@@ -223,54 +237,71 @@ class Follow:
 
     # -- leaving
 
-    def erase(self, project: str) -> list[str]:
-        """Leave nothing of removed chunks in any index. Returns the engines that could not do so yet."""
-        self.tidy()
-        with self._catalog.read() as c:
-            now = c.passages.moment(self._scope, project)
-            unfinished = c.projects.building(self._scope, project)
-            building = None if unfinished is None else c.passages.moment(self._scope, project, unfinished.number)
-        if building is not None:
-            self.forget(building)  # it is not read yet, and whoever builds it begins anew
-        return [lane.index.engine for lane in self._lanes(now) if not self._erase(lane, now)]
-
-    def _erase(self, lane: Lane, now: Moment) -> bool:
+    def erase(self, project: str, cancel: Cancel | None = None) -> list[str]:
+        """Leave nothing of removed chunks in any index. Returns where that could not be done yet, and why."""
+        left, cancel = self.tidy(), cancel or Cancel()
+        now, *unfinished = self._generations(project)
         try:
-            self._advance(lane, now, wait=True)
-            with lane.index.writing(blocking=True):
-                return lane.index.erase()
-        except StoreError:  # full disk, a server that is away: `check` tries again
-            return False
+            for building in unfinished:
+                self.forget(building, cancel)  # it is not read yet, and whoever builds it begins anew
+        except StoreError as problem:
+            left.append(f"indexes of an unfinished reindex: {in_full(problem)}")
+        for lane in self._lanes(now):
+            if why := self._erase(lane, now, cancel):
+                left.append(f"{lane.index.engine} index: {why}")
+        return left
 
-    def forget(self, now: Moment) -> None:
+    def _erase(self, lane: Lane, now: Moment, cancel: Cancel) -> str:
+        """Why removed chunks are still in its files; empty if they are not."""
+        try:
+            with self._writing(lane, now, cancel):
+                self._bring_up(lane, now, cancel)
+                return "" if lane.index.erase() else _STILL_READ
+        except NotFound:
+            return ""
+        except StoreError as problem:  # full disk, a server that is away: `check` tries again
+            return in_full(problem)
+
+    def drop(self, project: str) -> None:
+        """Remove all indexes of a project, wherever they are."""
+        for now in self._generations(project):
+            self.forget(now)
+
+    def _generations(self, project: str) -> list[Moment]:
+        """The live one, and the one that is being built."""
+        with self._catalog.read() as c:
+            building = c.projects.building(self._scope, project)
+            numbers = [None] if building is None else [None, building.number]
+            return [c.passages.moment(self._scope, project, number) for number in numbers]
+
+    def forget(self, now: Moment, cancel: Cancel | None = None) -> None:
         """A generation is gone: so are its indexes."""
         for lane in self._lanes(now):
-            with lane.index.writing(blocking=True):
+            with _right_to_write(lane.index, cancel or Cancel()):
                 lane.index.drop()
 
-    def tidy(self) -> None:
-        """Remove what no index uses: of projects and generations that are no more, of engines that are not chosen."""
-        folders = list(self._folder.glob("*/*"))  # before asking: one that is made meanwhile is not among them
-        with self._catalog.read() as c:
-            wanted = {
-                (project.id, str(generation.number))
-                for project in c.projects.all(self._scope)
-                for generation in (
-                    c.projects.live(self._scope, project.id),
-                    c.projects.building(self._scope, project.id),
-                )
-                if generation is not None
-            }
-        for folder in folders:
-            if (folder.parent.name, folder.name) not in wanted:
-                shutil.rmtree(folder, ignore_errors=True)
-            else:
-                for engine in folder.iterdir():
-                    if engine.name not in self._engines:
-                        shutil.rmtree(engine, ignore_errors=True)
-        for folder in self._folder.glob("*"):
+    def tidy(self) -> list[str]:
+        """Remove what no index uses: of projects and generations that are no more, of engines that are not chosen.
+
+        Returns the folders that could not be removed, and why.
+        """
+        # before asking: one that is made meanwhile is not among them
+        folders = [folder for project in _inside(self._folder) for folder in _inside(project)]
+        wanted: set[tuple[str, str]] = set()
+        with self._catalog.write() as c:
+            for project in c.projects.all(self._scope):
+                both = c.projects.live(self._scope, project.id), c.projects.building(self._scope, project.id)
+                numbers = [generation.number for generation in both if generation is not None]
+                c.changes.unfollow(self._scope, project.id, numbers, list(self._engines))
+                wanted.update((project.id, str(number)) for number in numbers)
+        unused = [folder for folder in folders if (folder.parent.name, folder.name) not in wanted]
+        for folder in set(folders).difference(unused):
+            unused += [engine for engine in _inside(folder) if engine.name not in self._engines.values()]
+        left = [f"{folder.relative_to(self._folder.parent)}: {why}" for folder in unused if (why := _remove(folder))]
+        for folder in _inside(self._folder):
             with suppress(OSError):  # not empty: in use
                 folder.rmdir()
+        return left
 
     # -- check
 
@@ -282,13 +313,13 @@ class Follow:
             yield self._compare(lane, now, f"{slug}: {lane.name} index", repair=repair)
 
     def _compare(self, lane: Lane, now: Moment, subject: str, *, repair: bool) -> Finding:
-        hint = "ragforge check --repair builds it anew from the catalog"
+        hint, never = "ragforge check --repair builds it anew from the catalog", Cancel()
         try:
-            with lane.index.writing(blocking=True):
-                problem = self._difference(lane, now)
+            with self._writing(lane, now, never):
+                problem = self._difference(lane, now, never)
                 if problem and repair:
-                    self._tell(lane, now, self._step(lane, now, None))
-                    return Finding(subject, False, problem, hint, repaired=not self._difference(lane, now))
+                    self._build(lane, now, never)
+                    return Finding(subject, False, problem, hint, repaired=not self._difference(lane, now, never))
                 if problem:
                     return Finding(subject, False, problem, hint)
                 erased = lane.index.erase()
@@ -297,27 +328,20 @@ class Follow:
         except Busy as refused:
             return Finding(subject, True, refused.message, refused.hint, warning=True)
         except StoreError as refused:
-            if self._is_gone(now):
-                return Finding(subject, True, _REPLACED)
             return Finding(subject, False, refused.message, refused.hint)
-        held = "another process still reads files that hold removed text"
-        return Finding(subject, True, "as the catalog" if erased else held, warning=not erased)
+        return Finding(subject, True, "as the catalog" if erased else _STILL_READ, warning=not erased)
 
-    def _difference(self, lane: Lane, now: Moment) -> str:
+    def _difference(self, lane: Lane, now: Moment, cancel: Cancel) -> str:
         """What is wrong with the index, in words. One that was never built is built, not wrong."""
         _, told = self._told(lane, now)
         if told >= 0 and (problems := lane.index.verify()):
             return problems[0]
-        self._bring_up(lane, now)
-        reader = lane.index.pin()
-        try:
+        self._bring_up(lane, now, cancel)
+        with _pinned(lane) as reader, self._catalog.read() as c:
             held = set(reader.keys().tolist())
-            with self._catalog.read() as c:
-                now = c.passages.moment(self._scope, now.project, now.generation)
-                came, went = net(c.passages.changes(self._scope, now, reader.watermark, 1 << 31))
-                wanted = set(c.passages.keys(self._scope, now))
-        finally:
-            reader.release()
+            now = c.passages.moment(self._scope, now.project, now.generation)
+            came, went = net(c.passages.changes(self._scope, now, reader.watermark, EVERYTHING))
+            wanted = set(c.passages.keys(self._scope, now))
         missing, extra = wanted - held - set(came), held - wanted - went
         return "" if not missing and not extra else f"{len(missing)} chunks missing, {len(extra)} too many"
 
@@ -341,6 +365,52 @@ class Follow:
 
     def _vector_rows_of(self, c: Unit, now: Moment, keys: Collection[int]) -> VectorRows:
         return vector_rows(c.passages.vectors_of(self._scope, now, keys), now.dimension)
+
+
+@contextmanager
+def _right_to_write(index: Index[Any], cancel: Cancel, *, wait: bool = True) -> Iterator[bool]:
+    """Waits until another process has finished, or the work is cancelled. False if we should not wait."""
+    while True:
+        with index.writing(blocking=False) as mine:
+            if mine or not wait:
+                yield mine
+                return
+        cancel.wait(_LOOK_AGAIN)
+        cancel.check()
+
+
+@contextmanager
+def _pinned(lane: Lane) -> Iterator[IndexReader]:
+    reader = lane.index.pin()
+    try:
+        yield reader
+    finally:
+        reader.release()
+
+
+def _inside(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):  # removed just now
+        return []
+
+
+def _remove(folder: Path) -> str:
+    """Remove a folder. Why not, if it is still there: others may be removing it, or just finishing what they write."""
+    why = ""
+    for _ in range(_TRIES):
+        try:
+            shutil.rmtree(folder) if folder.is_dir() else folder.unlink(missing_ok=True)
+        except OSError as problem:
+            why = problem.strerror or str(problem)
+        if not folder.exists():
+            return ""
+    return why
+
+
+def in_full(problem: RagforgeError) -> str:
+    """What is wrong and the next step, inside a sentence."""
+    return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
 
 
 def net(changes: Sequence[Change]) -> tuple[dict[int, int], set[int]]:

@@ -101,6 +101,8 @@ class Reconcile:
             yield self._chunks(scope, project)
             yield self._state(scope, project, repair)
             yield from self.follow.check(project.id, project.slug, repair=repair)
+        if left := self.follow.tidy():
+            yield Finding("indexes nobody uses", False, "; ".join(left), "remove these folders by hand")
 
     def catalog_findings(self, scope: Scope, *, alone: bool, repair: bool) -> list[Finding]:
         """What is wrong inside the catalog itself. Vectors come before their chunks: of files that are being added

@@ -58,7 +58,7 @@ class Reindex:
                 embedded += count
                 yield Progress("embedding", total, total, 0, embedded, time.monotonic() - began)
             yield Progress("indexing", total, total, 0, embedded, time.monotonic() - began)
-            self.follow.catch_up(project.id, target.number)
+            self.follow.catch_up(project.id, target.number, cancel=cancel)
             indexed = True
             if self._swap(scope, project, target):
                 break
@@ -143,6 +143,5 @@ class Reindex:
                 return False
             failpoint("reindex.swapping")
             c.projects.swap(scope, project.id)
-            c.changes.unfollow(scope, project.id, target.number)
         failpoint("reindex.swapped")
         return True

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ragforge.domain.access import Scope
+from ragforge.domain.cancel import Cancel
 from ragforge.domain.library import Document, Removal
 from ragforge.failpoints import failpoint
 from ragforge.ingest.traces import Traces, phrases, scan, vector_piece
@@ -20,6 +21,7 @@ _TRACES = 48
 """How many byte strings one scan of the workspace looks for: all of few documents, one each of many."""
 _LOG = ("catalog.db", "catalog.db-wal")
 """Files that a reader in another process may keep from being cleared."""
+_LOG_IS_READ = "catalog.db-wal: another process reads the catalog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,8 @@ class Remove:
     catalog: Catalog
     blobs: BlobStore
     workspace: Path
-    erase: Callable[[str], list[str]]
-    """Clears a project's indexes of what was removed; names those that another process still reads."""
+    erase: Callable[[str, Cancel], list[str]]
+    """Clears a project's indexes of what was removed; says where that could not be done yet, and why."""
     drop_indexes: Callable[[str], object]
     write_state: Callable[[Scope, str], object]
 
@@ -58,6 +60,13 @@ class Remove:
                 yield from self._batch(scope, project, slug, left[start : start + _BATCH], erase=False)
         self.catalog.flush()
 
+    def clear(self, project: str, cancel: Cancel) -> tuple[str, ...]:
+        """Leave nothing of removed documents in indexes and log. Returns where that could not be done yet, and why."""
+        return self._flushed(self.erase(project, cancel))
+
+    def _flushed(self, pending: Sequence[str]) -> tuple[str, ...]:
+        return tuple(pending) if self.catalog.flush() else (*pending, _LOG_IS_READ)
+
     def _batch(
         self, scope: Scope, project: str, slug: str, documents: Sequence[str], *, erase: bool = True
     ) -> Iterator[Removal]:
@@ -72,13 +81,11 @@ class Remove:
         for gone in removed:
             for blob in gone.blobs:
                 self.blobs.remove(blob)
-        held = tuple(f"{engine} index" for engine in self.erase(project)) if erase else ()
         self.write_state(scope, slug)
-        flushed = self.catalog.flush()
+        pending = self._flushed(self.erase(project, Cancel()) if erase else ())
         proof = scan(self.workspace, {item.document.id: item.traces for item in leaving})
         for place, (item, gone) in enumerate(zip(leaving, removed, strict=True)):
             files = proof.found[item.document.id]
-            pending = tuple(file for file in files if not flushed and file in _LOG)
             yield Removal(
                 document=item.document.id,
                 name=item.document.name,
@@ -87,8 +94,8 @@ class Remove:
                 blobs=len(gone.blobs),
                 bytes_scanned=proof.bytes,
                 searched=place < _TRACES,
-                remains=tuple(file for file in files if file not in pending),
-                pending=pending + held,
+                remains=tuple(file for file in files if not (_LOG_IS_READ in pending and file in _LOG)),
+                pending=pending,
             )
 
     def _leaving(self, c: Unit, scope: Scope, document: Document, traces: int) -> _Leaving:

@@ -55,6 +55,7 @@ from ragforge.retrieve.search import (
     keyword_scores,
     vector_candidates,
     vector_scores,
+    with_code_holders,
 )
 from ragforge.retrieve.window import blocks, plan
 from ragforge.retrieve.words import LANGUAGE_MARKS, languages_in, query_words
@@ -220,7 +221,7 @@ class Search:
         while True:
             cancel.check()
             try:
-                with self._room, self._pinned(project.id) as pins, self._catalog.read() as c:
+                with self._room, self._pinned(project.id, cancel) as pins, self._catalog.read() as c:
                     now = c.passages.moment(scope, project.id)
                     if now.generation != pins.moment.generation:  # a reindex swapped just now
                         self._moments[project.id] = now
@@ -235,17 +236,17 @@ class Search:
             except _Unembedded:
                 aside += self._embed(project, asked, cancel)
             except _Behind as behind:
-                patience = self._after_catching_up(project.id, behind.changes)
+                patience = self._after_catching_up(project.id, behind.changes, cancel)
 
     def _with_news(self, project: str, found: Retrieved) -> Retrieved:
         """A damaged index that was built anew before the answer is said once; while one is missing, that is said."""
         news = () if found.degraded else self._follow.news(project)
         return replace(found, notice="; ".join(filter(None, (found.notice, *news)))) if news else found
 
-    def _after_catching_up(self, project: str, changes: int) -> int:
+    def _after_catching_up(self, project: str, changes: int, cancel: Cancel) -> int:
         """How many changes may be searched beside the indexes now that they had their chance."""
         try:
-            caught_up = self._follow.catch_up(project, wait=changes > PATIENT)
+            caught_up = self._follow.catch_up(project, wait=changes > PATIENT, cancel=cancel)
         except StoreError:  # a writer holds the catalog, a server is away: all of them are searched beside
             return EVERYTHING
         return EVERYTHING if caught_up else PATIENT
@@ -281,14 +282,14 @@ class Search:
     # -- the indexes
 
     @contextmanager
-    def _pinned(self, project: str) -> Iterator[_Pins]:
-        pins = self._pin(project)
+    def _pinned(self, project: str, cancel: Cancel) -> Iterator[_Pins]:
+        pins = self._pin(project, cancel)
         try:
             yield pins
         finally:
             pins.release()
 
-    def _pin(self, project: str) -> _Pins:
+    def _pin(self, project: str, cancel: Cancel) -> _Pins:
         """Both indexes, or the one that works. With none, they are built before the question is answered."""
         pins = self._try_to_pin(self._moments.get(project) or self._moment(project))
         if pins.whole:
@@ -298,7 +299,7 @@ class Search:
             pins.release()
             pins = self._try_to_pin(now)
         if not pins.readers:
-            self._follow.catch_up(project)
+            self._follow.catch_up(project, cancel=cancel)
             pins = self._try_to_pin(now)
         if not pins.readers:
             raise StoreError(
@@ -362,6 +363,8 @@ class _Run:
         self._degraded = list(pins.degraded)
         self._stored: dict[int, StoredPassage] = {}
         self._behind = 0
+        self._holders: frozenset[int] = frozenset()
+        """Candidates that hold a code of the question."""
 
     def answer(self, patience: int) -> Retrieved:
         """The result, from the cache if nothing changed since the same question."""
@@ -479,7 +482,13 @@ class _Run:
             return None
         tuning = self._asked.tuning
         k = tuning.keyword_candidates if self._alpha() > 0 else max(tuning.keyword_candidates, tuning.k + SPARE)
-        found = self._guarded("keywords", lambda: keyword_candidates(reader, words, k, allowed, new))
+
+        def ask() -> Ranked:
+            found = keyword_candidates(reader, words, k, allowed, new)
+            found, self._holders = with_code_holders(reader, words, found, tuning.keyword_candidates, allowed, new)
+            return found
+
+        found = self._guarded("keywords", ask)
         self._timings["keywords"] = _milliseconds(began)
         return found
 
@@ -557,7 +566,7 @@ class _Run:
         """Each candidate once, with what both engines say of it, also of those only one of them found."""
         legs = fuse.merge(*found)
         if self._asked.tuning.fusion == "rrf":
-            return fuse.reciprocal_rank(legs, alpha)
+            return fuse.reciprocal_rank(legs, alpha, holders=self._holders)
         keywords, vectors = self._pins.keywords, self._pins.vectors
         if keywords is not None and vectors is not None and query is not None and None not in found:
             unknown_words = np.array(legs.unknown_to_keywords, np.int64)
@@ -568,9 +577,8 @@ class _Run:
                 self._guarded("vectors", lambda: vector_scores(vectors, query, unknown_meaning, new)),
             )
         floor = self._now.cosine_floor
-        return fuse.weighted(
-            legs, alpha, vector_scale=fuse.share_of_range if floor is None else fuse.share_above(floor)
-        )
+        scale = fuse.share_of_range if floor is None else fuse.share_above(floor)
+        return fuse.weighted(legs, alpha, vector_scale=scale, holders=self._holders)
 
     def _rerank(self, candidates: list[Candidate], decisions: list[Decision]) -> list[Candidate]:
         first = self._asked.tuning.rerank_candidates

@@ -94,8 +94,6 @@ class Sync:
                 for blob in item.blobs:
                     self.ingest.blobs.remove(blob)
             yield from (FileResult(key, Outcome.REMOVED) for key in keys)
-        if gone:
-            catalog.flush()
 
 
 def _is_same(folder: Path, before: os.stat_result) -> bool:

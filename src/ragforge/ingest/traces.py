@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ def scan(root: Path, traces: dict[str, Traces]) -> Scan:
     total = 0
     found: dict[str, list[str]] = {document: [] for document in traces}
     needles = [(document, n) for document, wanted in traces.items() for n in (*wanted.phrases, *wanted.vectors)]
-    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+    for path in sorted(_files(root)):
         try:
             with path.open("rb") as file:
                 size, holders = _search(file, needles)
@@ -60,6 +61,17 @@ def scan(root: Path, traces: dict[str, Traces]) -> Scan:
         for document in holders:
             found[document].append(path.relative_to(root).as_posix())
     return Scan(total, {document: tuple(places) for document, places in found.items()})
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """Every file, also while folders come and go. One that cannot be looked into would leave a hole in the proof."""
+
+    def refuse(problem: OSError) -> None:
+        if not isinstance(problem, FileNotFoundError):
+            raise problem
+
+    for folder, _, names in os.walk(root, onerror=refuse):
+        yield from (path for name in names if (path := Path(folder, name)).is_file())
 
 
 def _search(file: BinaryIO, needles: Sequence[tuple[str, bytes]]) -> tuple[int, set[str]]:

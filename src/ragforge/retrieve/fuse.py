@@ -7,7 +7,7 @@ Pure and plain Python: sixty candidates are too few for NumPy to pay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import TypeAlias
@@ -95,20 +95,27 @@ def share_above(floor: float) -> Scale:
 
 
 def weighted(
-    legs: Legs, alpha: float, keyword_scale: Scale = share_of_best, vector_scale: Scale = share_of_range
+    legs: Legs,
+    alpha: float,
+    keyword_scale: Scale = share_of_best,
+    vector_scale: Scale = share_of_range,
+    holders: Collection[int] = (),
 ) -> Fused:
-    """By the sum of both scaled scores, `alpha` being the share of the vectors. An unknown score counts 0."""
+    """By the sum of both scaled scores, `alpha` being the share of the vectors. An unknown score counts 0.
+
+    That a candidate holds a code of the question counts as much as all else.
+    """
     alpha = _share(alpha, legs.keyword.scores, legs.vector.scores)
-    return _ranked(legs, keyword_scale(legs.keyword.scores), vector_scale(legs.vector.scores), alpha)
+    return _ranked(legs, keyword_scale(legs.keyword.scores), vector_scale(legs.vector.scores), alpha, holders)
 
 
-def reciprocal_rank(legs: Legs, alpha: float = 0.5, offset: int = RANK_OFFSET) -> Fused:
+def reciprocal_rank(legs: Legs, alpha: float = 0.5, offset: int = RANK_OFFSET, holders: Collection[int] = ()) -> Fused:
     """By places alone: the first of both lists scores 1, one that an engine did not find gets nothing from it."""
     alpha = _share(alpha, legs.keyword.ranks, legs.vector.ranks)
     words, meaning = (
         {key: (offset + 1) / (offset + rank) for key, rank in leg.ranks.items()} for leg in (legs.keyword, legs.vector)
     )
-    return _ranked(legs, words, meaning, alpha)
+    return _ranked(legs, words, meaning, alpha, holders)
 
 
 def _leg(found: Ranked | None) -> Leg:
@@ -134,9 +141,13 @@ def _share(alpha: float, keyword: Mapping[int, object], vector: Mapping[int, obj
     return alpha if keyword else 1.0
 
 
-def _ranked(legs: Legs, words: Mapping[int, float], meaning: Mapping[int, float], alpha: float) -> Fused:
+def _ranked(
+    legs: Legs, words: Mapping[int, float], meaning: Mapping[int, float], alpha: float, holders: Collection[int]
+) -> Fused:
     rest = 1 - alpha
     totals = {key: rest * words.get(key, 0.0) + alpha * meaning.get(key, 0.0) for key in legs.keys}
+    if holders:
+        totals = {key: ((key in holders) + total) / 2 for key, total in totals.items()}
     known_words, known_meaning = legs.keyword.scores.get, legs.vector.scores.get
     word_place, meaning_place = legs.keyword.ranks.get, legs.vector.ranks.get
     candidates = [
@@ -145,10 +156,12 @@ def _ranked(legs: Legs, words: Mapping[int, float], meaning: Mapping[int, float]
             totals, key=totals.__getitem__, reverse=True
         )  # stable: equal ones stay in order of their keys
     ]
-    return candidates, [Decision(Stage.FUSE, each.key, True, _reason(each), each.score) for each in candidates]
+    return candidates, [Decision(Stage.FUSE, each.key, True, _reason(each, holders), each.score) for each in candidates]
 
 
-def _reason(candidate: Candidate) -> str:
+def _reason(candidate: Candidate, holders: Collection[int]) -> str:
+    if candidate.key in holders:
+        return "holds a code of the question"
     if candidate.vector_rank is None:
         return "found by words"
     return "found by meaning" if candidate.keyword_rank is None else "found by words and by meaning"

@@ -51,6 +51,24 @@ def keyword_candidates(reader: KeywordReader, words: QueryWords, k: int, allowed
     return _best(found, new.keys[holds], scores[holds], k)
 
 
+def with_code_holders(
+    reader: KeywordReader, words: QueryWords, found: Ranked, few: int, allowed: Allowed, new: Newcomers
+) -> tuple[Ranked, frozenset[int]]:
+    """Candidates by words with every passage that holds a code of the question, and which those are.
+
+    None, if they are not few: a code that stands everywhere tells no passage from another.
+    """
+    if not words.codes:
+        return found, frozenset()
+    held = keyword_candidates(reader, QueryWords((words.codes,)), few, allowed, new).keys
+    if len(held) >= few:
+        return found, frozenset()
+    missing = np.setdiff1d(held, found.keys)
+    scores = keyword_scores(reader, words, missing, new)
+    more = Ranked(np.concatenate([found.keys, missing]), np.concatenate([found.scores, scores]))
+    return more, frozenset(held.tolist())
+
+
 def vector_candidates(reader: VectorReader, query: Vector, k: int, allowed: Allowed, new: Newcomers) -> Ranked:
     """The k nearest by cosine."""
     found = reader.search(query, k, allowed)

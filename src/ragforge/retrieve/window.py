@@ -64,20 +64,21 @@ def plan(
     )
 
 
-def blocks(plan: Plan, parents: Mapping[Parent, str]) -> list[ContextBlock]:
-    """The context in the order of its best leaves. A parent whose text is not given is left at its leaves."""
+def blocks(plan: Plan, parents: Mapping[Parent, tuple[str, str]]) -> list[ContextBlock]:
+    """The context in the order of its best leaves; of a parent its table header and text. One that is not given is
+    left at its leaves."""
     places = {leaf.key: place for place, (leaf, _) in enumerate(plan.leaves)}
     fetched: dict[Parent, list[StoredPassage]] = defaultdict(list)
     loose: list[StoredPassage] = []
     whole = set(plan.parents).intersection(parents)
     for leaf in sorted((leaf for leaf, _ in plan.leaves), key=_reading_order):
         (fetched[_parent(leaf)] if _parent(leaf) in whole else loose).append(leaf)
-    groups: list[tuple[list[StoredPassage], str | None]] = [(run, None) for run in _runs(loose)]
+    groups: list[tuple[list[StoredPassage], tuple[str, str] | None]] = [(run, None) for run in _runs(loose)]
     groups += [(leaves, parents[parent]) for parent, leaves in fetched.items()]
     by_best_leaf = sorted(
-        ((min(places[leaf.key] for leaf in leaves), leaves, text) for leaves, text in groups), key=itemgetter(0)
+        ((min(places[leaf.key] for leaf in leaves), leaves, parent) for leaves, parent in groups), key=itemgetter(0)
     )
-    return [_block(leaves, text, plan.leaves[best][1]) for best, leaves, text in by_best_leaf]
+    return [_block(leaves, parent, plan.leaves[best][1]) for best, leaves, parent in by_best_leaf]
 
 
 class _Room:
@@ -190,17 +191,19 @@ def _touch(run: Sequence[StoredPassage], leaf: StoredPassage) -> bool:
     return leaf.start < last.end or (leaf.start == last.end and leaf.section == last.section)
 
 
-def _block(leaves: Sequence[StoredPassage], parent: str | None, score: float) -> ContextBlock:
+def _block(leaves: Sequence[StoredPassage], parent: tuple[str, str] | None, score: float) -> ContextBlock:
     """One block of leaves in reading order: their parent's text, or their own without what they repeat."""
     first = leaves[0]
-    text, tokens = (parent, first.section_tokens) if parent is not None else _joined(leaves)
-    starts_it = parent is None or first.start == first.section_start
+    if parent is not None:
+        (header, text), tokens = parent, first.section_tokens
+    else:
+        header, (text, tokens) = first.header, _joined(leaves)
     return ContextBlock(
         document=first.document,
         name=first.name,
         locator=_span([leaf.locator for leaf in leaves]),
         text=text,
-        header=first.header if starts_it else "",
+        header=header,
         tokens=tokens,
         score=score,
         chunks=tuple(leaf.chunk for leaf in leaves),

@@ -59,8 +59,16 @@ def query_words(text: str, languages: Collection[str] = ()) -> QueryWords:
     spoken, stemmers = _languages_of(parts, tuple(languages) or (detect(text) or "en",))
     small = _small_words(spoken)
     telling = [part for part in parts if part.plain not in small and not _HIRAGANA.fullmatch(part.word)]
-    groups = dict.fromkeys(map(_looked_for(stemmers).__getitem__, telling or parts))
-    return QueryWords(tuple(islice(groups, _MOST_GROUPS)))
+    groups = tuple(islice(dict.fromkeys(map(_looked_for(stemmers).__getitem__, telling or parts)), _MOST_GROUPS))
+    return QueryWords(groups, () if _FIGURES.isdisjoint(text) else tuple(_codes(text.lower(), groups)))
+
+
+def _codes(text: str, groups: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Terms of letters and figures, except numbers with a unit such as 400mg or 50s; 4012-AB is none of those."""
+    for term in dict.fromkeys(chain.from_iterable(groups)):
+        has_both = sum(map(str.isdigit, term)) > 1 and any(map(str.isalpha, term))
+        if has_both and not (_MEASURE.fullmatch(term) and term in text):
+            yield term
 
 
 def languages_in(holding: Mapping[str, int]) -> tuple[str, ...]:
@@ -121,6 +129,7 @@ _CAMEL = re.compile(r"[A-Z]{2,}s(?![a-z])|[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*")
 _ACRONYMS = re.compile(r"[A-Z]{2}s$")
 _NAME_AND_NUMBER = re.compile(r"([^\W\d_]{2,})(\d{2,})|(\d+)([^\W\d_]{1,3})")
 _NUMBER = re.compile(r"[vV]?\d+(?:[.,]\d+)+")
+_MEASURE = re.compile(r"\d+[^\W\d_]{1,3}")
 _THOUSANDS = re.compile(r"\d{1,3}(?:[.,]\d{3})+")
 _ELISION = re.compile(
     r"(?:[cdjlmnst]|(?:jus|lors|puis|quoi|quel|pres)?qu|un|quest|quell|(?:a|da|de|ne|su)?(?:ll|gl))'(?=..)"

@@ -221,11 +221,11 @@ class Shelf:
 
     def changes(self, since: int = 0) -> list[Change]:
         with self.catalog.read() as unit:
-            return unit.changes.since(self.scope, self.id, since, 100_000)
+            return unit.passages.changes(self.scope, unit.passages.moment(self.scope, self.id), since, 100_000)
 
     def last_change(self) -> int:
         with self.catalog.read() as unit:
-            return unit.changes.last(self.scope, self.id)
+            return unit.passages.moment(self.scope, self.id).seq
 
     def known(self, hashes: Sequence[bytes], card: EmbedderCard | None = None) -> set[bytes]:
         with self.catalog.read() as unit:

@@ -21,8 +21,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragforge.adapters import segments
-from ragforge.adapters.segments import Manifest, Record, StoredFile, cut, last_of_each, pieces, places_of, to_merge
+from ragforge.adapters.segments import index as segments
+from ragforge.adapters.segments.manifest import Manifest, Record, StoredFile
+from ragforge.adapters.segments.rows import cut, last_of_each, pieces, places_of, to_merge
 from ragforge.adapters.vectors.snapshot import SnapshotIndex
 from ragforge.domain.retrieval import Keys, VectorRows
 from ragforge.errors import DiskFull, IndexLost, StoreError
@@ -174,7 +175,7 @@ def test_a_manifest_is_read_as_written() -> None:
     first, second = again.segments
     assert (first.name, first.rows, first.files, first.facts) == ("0123456789abcdef", 9, (FILE,), {"dimension": 8})
     assert first.dead is not None and first.dead.tolist() == (np.arange(9) % 2 == 1).tolist()
-    assert (first.living, second.living, second.dead) == (5, 1, None)
+    assert (first.count, second.count, second.dead) == (5, 1, None)
 
 
 def signed(change: Callable[[dict[str, Any]], object]) -> bytes:
@@ -353,6 +354,37 @@ def test_who_waited_for_a_dropped_index_writes_a_new_one(tmp_path: Path) -> None
     index.drop()
     index.drop()
     assert not (tmp_path / "i").exists()
+
+
+def test_an_index_is_dropped_while_others_ask_to_write(tmp_path: Path) -> None:
+    """Each of them makes folder and lock if there are none, at any moment."""
+    index, other, done = SnapshotIndex(tmp_path / "i", "f"), SnapshotIndex(tmp_path / "i", "f"), threading.Event()
+
+    def ask() -> int:
+        asked = 0
+        while not done.is_set():
+            with other.writing(blocking=False):
+                asked += 1
+        return asked
+
+    with ThreadPoolExecutor(2) as pool:
+        asking = [pool.submit(ask) for _ in range(2)]
+        try:
+            for _ in range(200):
+                index.drop()
+        finally:
+            done.set()
+        assert all(some.result() for some in asking)
+    index.drop()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_no_folder_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("file", "link", "file/below", "link/below"):
+        with pytest.raises(StoreError), SnapshotIndex(tmp_path / name, "f").writing(blocking=True):
+            raise AssertionError("it cannot be written")
 
 
 def test_nothing_to_write_writes_little(tmp_path: Path) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +22,10 @@ from hypothesis import strategies as st
 
 from ragforge.adapters.keywords import tantivy
 from ragforge.adapters.keywords.tantivy import TantivyIndex, TantivyReader
-from ragforge.adapters.segments import Manifest, checksum
+from ragforge.adapters.segments.files import checksum
+from ragforge.adapters.segments.manifest import Manifest
 from ragforge.domain.retrieval import Allowed, Keys, KeywordRows, QueryWords
-from ragforge.errors import DiskFull, IndexLost
+from ragforge.errors import DiskFull, IndexLost, StoreError
 from ragforge.ports import KeywordIndex
 from ragforge.testing.bm25 import Bm25
 
@@ -244,12 +250,82 @@ def test_opening_leaves_no_folder_and_no_lock_behind(swift_path: Path, monkeypat
     assert not [path for path in (swift_path / "i").rglob("*") if path.is_symlink() or path.name.startswith(".")]
 
 
+class Watched(TantivyIndex):
+    """Written while tantivy's own thread looks at the folder late, as it may when the machine is busy."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "f")
+        self.seen: list[Path] = []
+        self.looked = 0
+
+    def _write(self, folder: Path, piece: Any) -> Any:
+        self.seen.append(folder)
+        facts = super()._write(folder, piece)
+        (folder / ".tantivy-meta.lock").touch()
+        return facts
+
+    def look(self, done: threading.Event) -> None:
+        """Of each index that it opens, tantivy reads the state once more in a thread, and makes a lock for that."""
+        while not done.wait(1e-5):
+            for folder in self.seen[-3:]:
+                with suppress(OSError):
+                    (folder / ".tantivy-meta.lock").touch()
+                    self.looked += 1
+
+
+def test_a_lock_that_tantivy_makes_late_is_in_nobodys_way(swift_path: Path) -> None:
+    index, done = Watched(swift_path / "i"), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(index.look, done)
+        try:
+            with index.writing(blocking=True):
+                index.rebuild([], 0)
+                for step in range(1, 40):
+                    index.apply(rows({step: ("apple", f"n{step}")}), keys(step - 3), step)
+                    if step % 5 == 0:
+                        assert index.erase()
+        finally:
+            done.set()
+        looking.result()
+    assert index.looked
+    assert found(index.pin(), words("apple")) == [37, 38, 39]
+    assert index.verify() == []
+    assert not [path for path in (swift_path / "i").rglob("*") if path.name.startswith(".")]
+
+
 def test_where_there_is_no_memory_folder_another_is_used(swift_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     index = rebuilt(swift_path / "i", rows({1: ("apple",)}))
     monkeypatch.setattr(tantivy, "_MEMORY", swift_path / "nowhere")
     monkeypatch.setattr(tempfile, "tempdir", str(swift_path))
     assert found(index.pin(), words("apple")) == [1]
     assert [path.name for path in swift_path.iterdir()] == ["i"]
+
+
+def test_where_the_memory_is_full_a_disk_is_used(swift_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where that is full too, the index is not taken for a damaged one."""
+    index = rebuilt(swift_path / "i", rows({1: ("apple",)}))
+    memory, disk, full = swift_path / "memory", swift_path / "disk", [swift_path / "memory"]
+    for folder in (memory, disk):
+        folder.mkdir()
+    monkeypatch.setattr(tantivy, "_MEMORY", memory)
+    monkeypatch.setattr(tempfile, "tempdir", str(disk))
+    symlink = os.symlink
+
+    def on_a_full_disk(source: str, target: Path) -> None:
+        if any(target.is_relative_to(folder) for folder in full):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        symlink(source, target)
+
+    monkeypatch.setattr(os, "symlink", on_a_full_disk)
+    assert found(index.pin(), words("apple")) == [1]
+    index.close()
+    full.append(disk)
+    with pytest.raises(StoreError, match="no place") as refused:
+        index.pin()
+    assert not isinstance(refused.value, IndexLost)
+    assert [*memory.iterdir(), *disk.iterdir()] == []
+    full.clear()
+    assert found(index.pin(), words("apple")) == [1]
 
 
 def test_only_other_segments_are_opened_anew(swift_path: Path) -> None:

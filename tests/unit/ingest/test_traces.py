@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,3 +48,33 @@ def test_every_file_is_searched(tmp_path: Path) -> None:
     result = scan(tmp_path, traces)
     assert result.found == {"a": ("backups/old.db", "catalog.db"), "b": ("uploads/a/b/c",), "c": ()}
     assert result.bytes == 5110 + 7 + 10
+
+
+def test_folders_that_vanish_while_they_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(b"needle in the hay")
+    look = os.scandir
+
+    def vanishing(path: str) -> object:
+        if Path(path).name == "a":
+            Path(path, "file").unlink()
+            Path(path).rmdir()
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", vanishing)
+    assert scan(tmp_path, {"d": Traces((b"needle",), ())}).found == {"d": ("b/file",)}
+
+
+def test_a_folder_that_cannot_be_looked_into_is_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    look = os.scandir
+
+    def closed(path: str) -> object:
+        if Path(path).name == "a":
+            raise PermissionError(13, "Permission denied")
+        return look(path)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    with pytest.raises(PermissionError):
+        scan(tmp_path, {"d": Traces((b"needle",), ())})

@@ -23,9 +23,9 @@ class Library:
     passages: dict[int, StoredPassage]
     candidates: list[Candidate]
 
-    def parents(self, planned: Plan) -> dict[tuple[str, int], str]:
+    def parents(self, planned: Plan) -> dict[tuple[str, int], tuple[str, str]]:
         spans = {(p.document, p.section): (p.section_start, p.section_end) for p in self.passages.values()}
-        return {parent: self.texts[parent[0]][slice(*spans[parent])] for parent in planned.parents}
+        return {parent: ("", self.texts[parent[0]][slice(*spans[parent])]) for parent in planned.parents}
 
     def context(self, planned: Plan) -> list[ContextBlock]:
         return blocks(planned, self.parents(planned))
@@ -128,7 +128,7 @@ def test_a_parent_comes_once_and_blocks_follow_their_best_leaf(library: Library,
     assert [block.score for block in context] == sorted((block.score for block in context), reverse=True)
     sections = {(leaf.document, leaf.section): leaf for leaf, _ in planned.leaves}
     for parent in planned.parents:
-        [text] = [text for text in library.parents(planned).values() if text == library.parents(planned)[parent]]
+        _, text = library.parents(planned)[parent]
         [block] = [block for block in context if block.text == text]
         assert block.whole and block.tokens == sections[parent].section_tokens
 
@@ -202,7 +202,7 @@ def test_leaves_of_a_parent_with_room_give_it_once() -> None:
     text, leaves = tiled("a", 0, [[20, 20, 20]])
     planned = plan(in_order([2, 0]), by_key(leaves), chunks=9, tokens=60)
     assert planned.parents == (("a", 0),)
-    [block] = blocks(planned, {("a", 0): text})
+    [block] = blocks(planned, {("a", 0): ("", text)})
     assert (block.text, block.chunks, block.tokens, block.whole) == (text, ("chunk0", "chunk2"), 60, True)
     assert {each.reason for each in planned.decisions} == {"in the context, its section whole"}
 
@@ -244,7 +244,7 @@ def test_a_leaf_over_the_count_may_still_be_inside_its_section() -> None:
     text, leaves = tiled("a", 0, [[20, 20]])
     planned = plan(in_order([0, 1]), by_key(leaves), chunks=1, tokens=100)
     assert planned.decisions[1].reason == "no room: over the limit of 1 chunk, but its section is there"
-    assert blocks(planned, {("a", 0): text})[0].text == text
+    assert blocks(planned, {("a", 0): ("", text)})[0].text == text
 
 
 def test_if_nothing_fits_the_best_stands_alone_and_says_so() -> None:
@@ -300,9 +300,12 @@ def test_a_table_header_stands_only_before_what_it_heads() -> None:
         )
         for leaf in leaves
     ]
-    first = blocks(plan(in_order([0]), by_key(headed), chunks=9, tokens=40), {("a", 0): text})
-    second = blocks(plan(in_order([1]), by_key(headed), chunks=9, tokens=40), {("a", 0): text})
-    assert [block.header for block in (*first, *second)] == ["| header 0 |", ""]
+    for header in ("", "| of the section |"):
+        for key in (0, 1):
+            planned = plan(in_order([key]), by_key(headed), chunks=9, tokens=40)
+            assert [block.header for block in blocks(planned, {("a", 0): (header, text)})] == [header]
+    alone = plan(in_order([1]), by_key(headed), chunks=9, tokens=20)
+    assert [block.header for block in blocks(alone, {})] == ["| header 1 |"]
 
 
 def test_nothing_gives_nothing() -> None:

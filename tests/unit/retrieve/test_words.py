@@ -363,3 +363,21 @@ def test_the_short_way_for_simple_words_leads_to_the_same(piece: str, language: 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "_SIMPLE", re.compile("(?!)"))
         assert words._terms_of_piece(language, piece) == short
+
+
+@pytest.mark.parametrize(
+    ("question", "codes"),
+    [
+        ("What is CVE-2024-1234?", ["cve2024.1234"]),
+        ("l-2511 or L2511", ["l2511"]),
+        ("ERR_4012", ["err4012"]),
+        ("part 4012-AB", ["4012ab"]),
+        ("400mg in the 50s, the 21st, 10km", []),
+        ("in 2024 of 10,000", []),
+        ("mp3 or utf-8", []),
+        ("words alone", []),
+    ],
+)
+def test_codes_are_terms_that_name_one_thing(question: str, codes: list[str]) -> None:
+    words = query_words(question, ("en",))
+    assert list(words.codes) == codes and set(codes) <= set(words.terms)

@@ -1,40 +1,27 @@
-"""The change log, and how far each index has followed it."""
+"""How far each index has followed the change log, and how much of it is still needed."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import sqlalchemy as sa
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.unit import Session
 from ragforge.domain.access import Scope
-from ragforge.domain.library import Change, Op
 
 
 class SqlChanges:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def since(self, scope: Scope, project: str, seq: int, limit: int) -> list[Change]:
-        row = self._session.project(scope, project)
-        statement = (
-            sa.select(t.changes)
-            .where(t.changes.c.project == row.ord, t.changes.c.seq > seq)
-            .order_by(t.changes.c.seq)
-            .limit(limit)
-        )
-        return [Change(r.seq, Op(r.op), r.document, r.chunk) for r in self._session.execute(statement)]
-
-    def last(self, scope: Scope, project: str) -> int:
-        row = self._session.project(scope, project)
-        statement = sa.select(sa.func.max(t.changes.c.seq)).where(t.changes.c.project == row.ord)
-        return int(self._session.execute(statement).scalar() or 0)
-
     def prune(self, scope: Scope, project: str) -> int:
         """Forget what every follower has applied. The newest line stays: it tells how far the log has come."""
         row = self._session.project(scope, project)
         slowest = sa.select(sa.func.min(t.index_states.c.watermark)).where(t.index_states.c.project == row.ord)
         watermark = self._session.execute(slowest).scalar()
-        newest = self.last(scope, project)
+        last = sa.select(sa.func.max(t.changes.c.seq)).where(t.changes.c.project == row.ord)
+        newest = int(self._session.execute(last).scalar() or 0)
         passed = newest - 1 if watermark is None else min(int(watermark), newest - 1)
         result = self._session.execute(
             sa.delete(t.changes).where(t.changes.c.project == row.ord, t.changes.c.seq <= passed)
@@ -60,8 +47,9 @@ class SqlChanges:
         watermark = self._session.execute(sa.select(state.watermark).where(*where)).scalar()
         return -1 if watermark is None else int(watermark)
 
-    def unfollow(self, scope: Scope, project: str, keep: int) -> None:
-        """Indexes of other generations than `keep` are gone."""
+    def unfollow(self, scope: Scope, project: str, generations: Collection[int], engines: Collection[str]) -> None:
+        """Indexes of other generations and other engines are gone: the log need not be kept for them."""
         row = self._session.project(scope, project)
-        others = (t.index_states.c.project == row.ord, t.index_states.c.generation != keep)
-        self._session.execute(sa.delete(t.index_states).where(*others))
+        state = t.index_states.c
+        gone = state.generation.not_in(generations) | state.engine.not_in(engines)
+        self._session.execute(sa.delete(t.index_states).where(state.project == row.ord, gone))

@@ -163,6 +163,16 @@ class SqlDocuments:
     def get(self, scope: Scope, project: str, documents: Collection[str]) -> list[Document]:
         return [found for batch in batches(documents) for found in self._documents(scope, project, batch, None)]
 
+    def known(self, scope: Scope, project: str, documents: Collection[str]) -> set[str]:
+        """Those of the ids that are a document's."""
+        row = self._session.project(scope, project)
+        ids = sa.select(t.documents.c.id).where(_also_of(row.ord), cleared(scope))
+        return {
+            id
+            for batch in batches(documents)
+            for id in self._session.execute(ids.where(t.documents.c.id.in_(batch))).scalars()
+        }
+
     def find(self, scope: Scope, project: str, name: str) -> list[str]:
         """Documents whose id begins with `name`, or that are called so, or that came from that path."""
         row = self._session.project(scope, project)
@@ -191,11 +201,13 @@ class SqlDocuments:
             )
             .join(shown, shown.c.ord == sa.func.coalesce(t.documents.c.live, t.documents.c.latest))
             .join(latest, latest.c.ord == t.documents.c.latest)
-            .where(t.documents.c.project == row.ord, cleared(scope))
+            .where(cleared(scope))
             .order_by(t.documents.c.ord)
         )
-        if ids is not None:
-            statement = statement.where(t.documents.c.id.in_(list(ids)))
+        if ids is None:
+            statement = statement.where(t.documents.c.project == row.ord)
+        else:
+            statement = statement.where(t.documents.c.id.in_(list(ids)), _also_of(row.ord))
         if status is not None:
             statement = statement.where(shown.c.status == str(status))
         rows = self._session.execute(statement).all()
@@ -436,6 +448,11 @@ class SqlDocuments:
         if key is None:
             raise NotFound(f"no file {document!r} in this project", hint="ragforge ls shows the files and their ids")
         return int(key)
+
+
+def _also_of(project: int) -> sa.ColumnElement[bool]:
+    """Documents of the project, where few are named: SQLite would read all of the project's if it saw the column."""
+    return t.documents.c.project + 0 == project
 
 
 def _source(row: Row[Any]) -> Source:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
@@ -23,6 +22,7 @@ from ragforge.adapters.embedders.tokenizer import FileTokenizer, token_ids
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.tokens import Ints, Matrix, Passage, Vector
 from ragforge.errors import NotFound
+from ragforge.once import once
 from ragforge.ports import EmbedderCard
 
 MODEL_FILE = "model_quantized.onnx"
@@ -51,7 +51,6 @@ class MiniLM:
             raise NotFound(f"the minilm model is not in {folder}", hint="ragforge models pull minilm")
         self._threads = threads or _processors()
         self._tokenizer = FileTokenizer(folder / TOKENIZER_FILE)
-        self._lock = threading.Lock()
 
     @cached_property
     def card(self) -> EmbedderCard:
@@ -83,13 +82,8 @@ class MiniLM:
         self._tokenizer.load()
         _ = self._session
 
-    @property
+    @once
     def _session(self) -> _Session:
-        with self._lock:
-            return self._loaded
-
-    @cached_property
-    def _loaded(self) -> _Session:
         import onnxruntime
 
         onnxruntime.disable_telemetry_events()
@@ -103,7 +97,7 @@ class MiniLM:
         )
         return session
 
-    @cached_property
+    @once
     def _workers(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self._threads, thread_name_prefix="minilm")
 

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -27,6 +26,7 @@ from ragforge.adapters.embedders.wordllama import shared_tokenizer
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.tokens import Matrix, Passage, Vector
 from ragforge.errors import BadVectors, MissingExtra, ProviderError, QuotaExceeded, RateLimited, UserError
+from ragforge.once import once
 from ragforge.ports import EmbedderCard
 
 if TYPE_CHECKING:
@@ -168,8 +168,7 @@ class ProviderEmbedder:
     def _embed(self, inputs: Sequence[_Input], kind: Kind, cancel: Cancel) -> Matrix:
         if not inputs:
             return np.empty((0, self._dimension or 0), dtype=np.float32)
-        with self._lock:
-            _ = self._model
+        _ = self._model  # a package that is missing is said here, not by the thread that sends
         prefix = self._model_record.query_prefix if kind == "query" else self._model_record.document_prefix
         # providers refuse blank text
         batches = [
@@ -247,7 +246,7 @@ class ProviderEmbedder:
             )
         return vectors
 
-    @cached_property
+    @once
     def _client(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI, Timeout
 
@@ -258,7 +257,7 @@ class ProviderEmbedder:
             timeout=Timeout(self._patience.request_seconds, connect=min(10.0, self._patience.request_seconds)),
         )
 
-    @cached_property
+    @once
     def _model(self) -> OpenAIEmbeddingModel:
         try:
             from pydantic_ai.embeddings.openai import OpenAIEmbeddingModel

@@ -6,7 +6,6 @@ Only the package's two files are read: importing it would configure the root log
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Sequence
 from functools import cache, cached_property
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from ragforge.adapters.embedders.tokenizer import FileTokenizer, token_ids
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.tokens import Ints, Matrix, Passage, Vector
 from ragforge.errors import NotFound
+from ragforge.once import once
 from ragforge.ports import EmbedderCard
 
 DIMENSION = 256
@@ -56,7 +56,6 @@ class WordLlama:
     def __init__(self) -> None:
         self._weights_path = weights_file()
         self._tokenizer = shared_tokenizer()
-        self._lock = threading.Lock()
 
     @cached_property
     def card(self) -> EmbedderCard:
@@ -88,13 +87,8 @@ class WordLlama:
         self._tokenizer.load()
         _ = self._weights
 
-    @property
+    @once
     def _weights(self) -> Matrix:
-        with self._lock:
-            return self._loaded
-
-    @cached_property
-    def _loaded(self) -> Matrix:
         from safetensors import safe_open
 
         with safe_open(self._weights_path, framework="np") as tensors:

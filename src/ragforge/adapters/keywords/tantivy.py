@@ -12,6 +12,7 @@ import json
 import math
 import mmap
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -20,26 +21,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, overload
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import tantivy
 from tantivy import DocAddress, Document, Occur, Query
 
-from ragforge.adapters.segments import (
-    Eligible,
-    Facts,
-    Piece,
-    Record,
-    SegmentIndex,
-    SegmentReader,
-    State,
-    is_panic,
-    last_of_each,
-    places_of,
-    reading,
-)
+from ragforge.adapters.segments.index import SegmentIndex
+from ragforge.adapters.segments.lost import is_panic, reading
+from ragforge.adapters.segments.manifest import Facts, Record
+from ragforge.adapters.segments.rows import Piece, last_of_each, places_of
+from ragforge.adapters.segments.state import Eligible, SegmentReader, State
 from ragforge.domain.retrieval import Allowed, Keys, KeywordRows, QueryWords, Ranked, Scores
+from ragforge.errors import StoreError
 
 _Clause: TypeAlias = tuple[Occur, Query]
 
@@ -82,13 +76,33 @@ def _schema() -> tantivy.Schema:
 _SCHEMA = _schema()
 
 
+class _Texts(Protocol):
+    """A text for each row: its terms, joined by spaces."""
+
+    def __getitem__(self, row: int, /) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredTexts:
+    """Those of a segment, read from its store."""
+
+    searcher: tantivy.Searcher
+    segment: int
+
+    def __getitem__(self, row: int, /) -> str:
+        text = self.searcher.doc(DocAddress(self.segment, row)).get_first("words")
+        if not isinstance(text, str):
+            raise ValueError("a row has no text")
+        return text
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Rows with their terms in one text each, joined by spaces."""
+    """Rows of a caller or of a segment."""
 
     keys: Keys
     documents: Keys
-    texts: Sequence[str]
+    texts: _Texts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +112,8 @@ class _Segment:
     keys: Keys
     documents: Keys
     folder: Path
+    files: tuple[str, ...]
+    """Tantivy's own, by name."""
     terms: int
 
 
@@ -150,10 +166,16 @@ class TantivyIndex(SegmentIndex[_Rows, _Segment, _View]):
         return _Rows(rows.keys[order], rows.documents[order], [rows.texts[place] for place in order])
 
     def _part(self, rows: _Rows, start: int, end: int) -> _Rows:
-        return _Rows(rows.keys[start:end], rows.documents[start:end], rows.texts[start:end])
+        texts = [rows.texts[place] for place in range(start, end)]
+        return _Rows(rows.keys[start:end], rows.documents[start:end], texts)
 
-    def _as_rows(self, segment: _Segment) -> _Rows:
-        return _Rows(segment.keys, segment.documents, _StoredTexts(segment.folder))
+    def _rows(self, state: State[_Segment, _View]) -> list[_Rows]:
+        searcher, order = state.view.searcher, state.view.order
+        return [
+            _Rows(segment.keys, segment.documents, _StoredTexts(searcher, order.index(place)))
+            for place, segment in enumerate(state.segments)
+            if searcher is not None  # there is one unless there are no segments
+        ]
 
     def _write(self, folder: Path, piece: Piece[_Rows]) -> Facts:
         with reading(self.engine):
@@ -181,6 +203,7 @@ class TantivyIndex(SegmentIndex[_Rows, _Segment, _View]):
             keys=np.frombuffer(mapped, np.int64, record.rows),
             documents=np.frombuffer(mapped, np.int64, record.rows, 8 * record.rows),
             folder=folder,
+            files=tuple(file.name for file in record.files if file.name not in (_ROWS, _META)),
             terms=record.facts.get("terms", 0),
         )
 
@@ -439,34 +462,6 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-class _StoredTexts(Sequence[str]):
-    """The texts of a segment, read from its own store when the first is asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._searcher: tantivy.Searcher | None = None
-
-    def __len__(self) -> int:
-        return self._open().num_docs
-
-    @overload
-    def __getitem__(self, row: int) -> str: ...
-    @overload
-    def __getitem__(self, row: slice) -> Sequence[str]: ...
-    def __getitem__(self, row: int | slice) -> str | Sequence[str]:
-        if isinstance(row, slice):
-            return [self[number] for number in range(*row.indices(len(self)))]
-        text = self._open().doc(DocAddress(0, row)).get_first("words")
-        if not isinstance(text, str):
-            raise ValueError("a row has no text")
-        return text
-
-    def _open(self) -> tantivy.Searcher:
-        if self._searcher is None:
-            self._searcher = tantivy.Index.open(str(self._folder)).searcher()
-        return self._searcher
-
-
 def _build(folder: Path, keys: list[int], documents: list[int], texts: list[str]) -> None:
     """A tantivy index of one segment, its rows in the order given."""
     index = tantivy.Index(_SCHEMA, path=str(folder))
@@ -479,28 +474,19 @@ def _build(folder: Path, keys: list[int], documents: list[int], texts: list[str]
         writer.add_document(row)
     writer.commit()
     writer.wait_merging_threads()
-    index.reload()
+    index.config_reader("manual")  # a new one: the first is reloaded by a thread, whenever that comes to it
     searcher = index.searcher()
     if searcher.fast_field_values("key", [DocAddress(0, row) for row in range(searcher.num_docs)]) != keys:
         raise ValueError("tantivy wrote the rows in another order")
-    for path in folder.glob(".*"):  # its locks and its list of files, which nothing needs any more
-        path.unlink()
 
 
 def _open_together(segments: Sequence[_Segment]) -> tantivy.Searcher:
     """One searcher over all segments, by way of a folder that names their files and is needed only for this moment."""
-    metas = [_meta(segment.folder) for segment in segments]
-    meta = {**metas[0], "segments": [part for meta in metas for part in meta["segments"]]}
-    view = _make_view()
+    view = _make_view(segments)
     try:
-        for segment in segments:
-            for name in os.listdir(segment.folder):
-                if name not in (_ROWS, _META) and not name.startswith("."):
-                    os.symlink(os.path.abspath(segment.folder / name), view / name)
-        (view / _META).write_text(json.dumps(meta))
         searcher = tantivy.Index.open(str(view)).searcher()
     finally:
-        shutil.rmtree(view, ignore_errors=True)
+        _remove_view(view)
     if searcher.num_segments != len(segments) or searcher.num_docs != sum(len(s.keys) for s in segments):
         raise ValueError("its segments do not hold their rows")
     firsts = searcher.fast_field_values("key", [DocAddress(number, 0) for number in range(len(segments))])
@@ -517,13 +503,29 @@ def _meta(folder: Path) -> dict[str, Any]:
     return meta
 
 
-def _make_view() -> Path:
+def _make_view(segments: Sequence[_Segment]) -> Path:
     """In memory where that can be: making and removing names on a disk would take longer than all the rest."""
+    metas = [_meta(segment.folder) for segment in segments]
+    meta = json.dumps({**metas[0], "segments": [part for meta in metas for part in meta["segments"]]})
     for parent in (_MEMORY, Path(tempfile.gettempdir())):
-        with suppress(OSError):
+        with suppress(OSError):  # it is not there, or full
             _remove_old_views(parent)
-            return Path(tempfile.mkdtemp(prefix=_VIEW, dir=parent))
-    raise OSError(errno.EROFS, "there is no place for a temporary folder")
+            view = Path(tempfile.mkdtemp(prefix=_VIEW, dir=parent))
+            try:
+                for segment in segments:
+                    for name in segment.files:
+                        os.symlink(os.path.abspath(segment.folder / name), view / name)
+                (view / _META).write_text(meta)
+                return view
+            except OSError:
+                _remove_view(view)
+    raise StoreError("there is no place for a temporary folder", hint=f"free some space in {tempfile.gettempdir()}")
+
+
+def _remove_view(view: Path) -> None:
+    """Under another name: a thread of tantivy's may still come and make a lock in it."""
+    with suppress(OSError):
+        shutil.rmtree(view.rename(view.with_name(_VIEW + secrets.token_hex(8))))
 
 
 def _remove_old_views(parent: Path) -> None:

@@ -7,17 +7,16 @@ A text over the model's limit is read in overlapping pieces, and its best piece 
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from ragforge.adapters.embedders.pieces import windows
 from ragforge.domain.cancel import Cancel
 from ragforge.errors import MissingExtra, ProviderError, UserError
+from ragforge.once import once
 
 MODEL_FILES = ("model.onnx", "model_quantized.onnx", "onnx/model.onnx", "onnx/model_quantized.onnx")
 """Where the weights may be; the first one that is there is taken."""
@@ -44,7 +43,6 @@ class CrossEncoder:
     def __init__(self, folder: Path, threads: int = 1) -> None:
         self._folder = folder
         self._model_file = next((name for name in MODEL_FILES if (folder / name).is_file()), None)
-        self._lock = threading.Lock()
         self._threads = threads
         missing = [name for name in TOKENIZER_FILES if not (folder / name).is_file()]
         if self._model_file is None or missing:
@@ -60,8 +58,7 @@ class CrossEncoder:
 
     def score(self, question: str, texts: Sequence[str], cancel: Cancel) -> list[float]:
         cancel.check()
-        with self._lock:
-            encoder, tokenizer = self._encoder, self._tokenizer
+        encoder, tokenizer = self._encoder, self._tokenizer
         room = encoder.model.tokenizer.truncation["max_length"] - _MARKS - len(_tokens(tokenizer, question))
         if room < _LEAST_PIECE:
             raise UserError("the question is longer than the cross-encoder can read", hint="ask in fewer words")
@@ -73,11 +70,11 @@ class CrossEncoder:
 
         return list(self._workers.map(best, texts)) if self._threads > 1 else [best(text) for text in texts]
 
-    @cached_property
+    @once
     def _workers(self) -> ThreadPoolExecutor:
         return ThreadPoolExecutor(self._threads, thread_name_prefix="cross-encoder")
 
-    @cached_property
+    @once
     def _encoder(self) -> _Encoder:
         try:
             from fastembed.common.model_description import ModelSource
@@ -105,7 +102,7 @@ class CrossEncoder:
             ) from problem
         return encoder
 
-    @cached_property
+    @once
     def _tokenizer(self) -> Any:
         """The same vocabulary, without the limit."""
         from tokenizers import Tokenizer

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import tenacity
@@ -21,6 +20,7 @@ from ragforge.adapters.embedders import background
 from ragforge.adapters.embedders.provider import Patience
 from ragforge.domain.cancel import Cancel
 from ragforge.errors import MissingExtra, ProviderError, QuotaExceeded, RateLimited, UserError
+from ragforge.once import once
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
@@ -114,7 +114,7 @@ class ProviderReranker:
                 raise self._refusal(response)
             return _scores(response.json()[self._service.results], len(body["documents"]))
 
-    @cached_property
+    @once
     def _client(self) -> AsyncClient:
         try:
             from httpx2 import AsyncClient

@@ -243,7 +243,9 @@ class ChromaEmbedded(_ChromaIndex):
             make_folder(self._folder)
             lock = FileLock(self._folder / "owner.lock")
             if not lock.acquire(blocking=False):
-                raise Busy("another process uses this Chroma index", hint=ONE_PROCESS)
+                raise Busy(
+                    "another process uses this Chroma index, and embedded it serves one at a time", hint=ONE_PROCESS
+                )
             self._owner = lock
 
     def _discard(self, folder: Path) -> None:

@@ -13,7 +13,9 @@ from urllib.parse import quote
 import numpy as np
 
 from ragforge.adapters.vectors.chroma_rows import Gone
-from ragforge.errors import IndexLost, MissingExtra, StoreError, UserError
+from ragforge.adapters.vectors.rows import not_installed
+from ragforge.errors import IndexLost, StoreError, UserError
+from ragforge.once import once
 
 if TYPE_CHECKING:
     import httpx
@@ -25,16 +27,20 @@ class ChromaHttp:
     """The collections of one server."""
 
     def __init__(self, url: str, timeout: float, key: str = "") -> None:
-        try:
-            import httpx
-        except ImportError as problem:
-            raise MissingExtra("Chroma", "chroma") from problem
         if not url.startswith(("http://", "https://")):
             raise UserError(f"not the address of a Chroma server: {url}", hint="write it like http://localhost:8000")
         self.url = url.rstrip("/")
-        self._errors: type[Exception] = httpx.HTTPError
+        self._timeout, self._key = timeout, key
+
+    @once
+    def _session(self) -> httpx.Client:
+        try:
+            import httpx
+        except ImportError as problem:
+            raise not_installed("Chroma", "chroma") from problem
+        key = self._key
         headers = {"X-Chroma-Token": key, "Authorization": f"Bearer {key}"} if key else {}  # servers ask for either
-        self._session = httpx.Client(base_url=self.url + _PLACE, timeout=timeout, headers=headers)
+        return httpx.Client(base_url=self.url + _PLACE, timeout=self._timeout, headers=headers)
 
     def create_collection(self, name: str, metadata: Mapping[str, Any], configuration: Any = None) -> HttpCollection:
         answer = self.send(
@@ -49,11 +55,14 @@ class ChromaHttp:
         self.send("DELETE", f"/collections/{quote(name, safe='')}")
 
     def send(self, method: str, path: str, body: Any = None) -> Any:
+        session = self._session
+        from httpx import HTTPError
+
         try:
-            answer: httpx.Response = self._session.request(method, path, json=body)
+            answer = session.request(method, path, json=body)
             if answer.is_success:
                 return answer.json() if answer.content else None
-        except (self._errors, ValueError) as problem:
+        except (HTTPError, ValueError) as problem:
             raise StoreError(
                 f"the Chroma server at {self.url} does not answer: {type(problem).__name__}",
                 hint="is the server running? Check the address in the settings",
@@ -66,7 +75,8 @@ class ChromaHttp:
         raise StoreError(reason, hint="check the address and the key in the settings, and the server's log")
 
     def close(self) -> None:
-        self._session.close()
+        if (session := self.__dict__.pop("_session", None)) is not None:
+            session.close()
 
 
 class HttpCollection:

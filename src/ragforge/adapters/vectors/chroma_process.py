@@ -18,10 +18,10 @@ from ragforge.adapters.vectors import chroma_pipe
 from ragforge.adapters.vectors.chroma_child import busy_file
 from ragforge.adapters.vectors.chroma_pipe import Array
 from ragforge.adapters.vectors.chroma_rows import BATCH, Gone, State
-from ragforge.adapters.vectors.rows import NO_KEYS, checked, pieces
+from ragforge.adapters.vectors.rows import NO_KEYS, checked, not_installed, pieces
 from ragforge.domain.retrieval import Allowed, Keys, Ranked, VectorRows
 from ragforge.domain.tokens import Matrix, Vector
-from ragforge.errors import BadVectors, Busy, IndexLost, MissingExtra, cannot_write
+from ragforge.errors import BadVectors, Busy, IndexLost, cannot_write
 
 _BOOT = (
     "import sys; sys.path[:0] = [path for path in sys.argv[1:] if path not in sys.path];"
@@ -30,7 +30,7 @@ _BOOT = (
 _PASSED_ON = ("SYSTEMROOT", "TEMP", "TMP", "TMPDIR")
 _TO_END_SECONDS = 10
 _FULL = ("No space left on device", "disk is full")
-ONE_PROCESS = "Chroma embedded serves one process; use the snapshot index or a Chroma server"
+ONE_PROCESS = "end the other process, or choose the snapshot index or a Chroma server in the settings"
 
 
 class _Died(IndexLost):
@@ -135,7 +135,7 @@ def _start() -> subprocess.Popen[bytes]:
     from importlib.util import find_spec
 
     if find_spec("chromadb") is None:
-        raise MissingExtra("Chroma", "chroma")
+        raise not_installed("Chroma", "chroma")
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     return subprocess.Popen(
         [sys.executable, "-I", "-X", "utf8", "-c", _BOOT, *(path for path in sys.path if path)],

@@ -15,8 +15,9 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from ragforge.adapters.locks import FileLock
-from ragforge.adapters.vectors.rows import make_folder
-from ragforge.errors import Busy, IndexLost, MissingExtra, RagforgeError, StoreError, UserError, cannot_write
+from ragforge.adapters.vectors.rows import make_folder, not_installed
+from ragforge.errors import Busy, IndexLost, RagforgeError, StoreError, UserError, cannot_write
+from ragforge.once import once
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models
@@ -79,22 +80,20 @@ class QdrantServer(_Qdrant):
         if not url.startswith(("http://", "https://")):
             raise UserError(f"not the address of a Qdrant server: {url}", hint="write it like http://localhost:6333")
         self._url, self._key, self._timeout = url, key, timeout
-        self._client: QdrantClient | None = None
-        self._opening = RLock()
+
+    @once
+    def _client(self) -> QdrantClient:
+        kind = _client_class()
+        return kind(url=self._url, api_key=self._key or None, timeout=self._timeout, check_compatibility=False)
 
     @contextmanager
     def client(self) -> Iterator[QdrantClient]:
-        kind = _client_class()
+        client = self._client
         from qdrant_client.common.client_exceptions import QdrantException
         from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
-        with self._opening:
-            if self._client is None:
-                self._client = kind(
-                    url=self._url, api_key=self._key or None, timeout=self._timeout, check_compatibility=False
-                )
         try:
-            yield self._client
+            yield client
         except UnexpectedResponse as problem:
             reason = f"the Qdrant server at {self._url} says: {problem.status_code} {problem.reason_phrase}"
             if problem.status_code in (404, 500):
@@ -130,10 +129,8 @@ class QdrantServer(_Qdrant):
             self.delete(collection)
 
     def close(self) -> None:
-        with self._opening:
-            if self._client is not None:
-                self._client.close()
-                self._client = None
+        if (client := self.__dict__.pop("_client", None)) is not None:
+            client.close()
 
 
 class LocalQdrant(_Qdrant):
@@ -216,8 +213,8 @@ class LocalQdrant(_Qdrant):
         make_folder(self._folder)
         if not self._owner.acquire(blocking=False):
             raise Busy(
-                "another process uses this Qdrant folder",
-                hint="Qdrant's local mode serves one process; use the snapshot index or a Qdrant server",
+                "another process uses this Qdrant folder, and its local mode serves one at a time",
+                hint="end the other process, or choose the snapshot index or a Qdrant server in the settings",
             )
 
     def _open(self) -> QdrantClient:
@@ -238,7 +235,7 @@ def _client_class() -> type[QdrantClient]:
     try:
         from qdrant_client import QdrantClient
     except ImportError as problem:
-        raise MissingExtra("Qdrant", "qdrant") from problem
+        raise not_installed("Qdrant", "qdrant") from problem
     return QdrantClient
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ragforge.adapters.locks import FileLock
 from ragforge.domain.retrieval import Allowed, Keys, Ranked, Scores, VectorRows
 from ragforge.domain.tokens import Matrix, Vector
-from ragforge.errors import BadVectors, cannot_write
+from ragforge.errors import BadVectors, StoreError, cannot_write
 
 NO_KEYS: Keys = np.empty(0, dtype=np.int64)
 NOTHING = Ranked(NO_KEYS, np.empty(0, dtype=np.float32))
@@ -99,6 +99,12 @@ class WritersPlace:
                 lock.release()
         finally:
             self._thread.release()
+
+
+def not_installed(engine: str, extra: str) -> StoreError:
+    """An engine that cannot be used now: words are searched all the same."""
+    hint = f'pip install "ragforge[{extra}]", or choose the snapshot index in the settings'
+    return StoreError(f"the package of the {engine} index is not installed", hint=hint)
 
 
 def make_folder(path: Path) -> None:

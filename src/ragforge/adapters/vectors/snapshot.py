@@ -13,18 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import simsimd
 
-from ragforge.adapters.segments import (
-    Facts,
-    Mask,
-    Piece,
-    Places,
-    Record,
-    SegmentIndex,
-    SegmentReader,
-    State,
-    last_of_each,
-    places_of,
-)
+from ragforge.adapters.segments.index import SegmentIndex
+from ragforge.adapters.segments.manifest import Facts, Record
+from ragforge.adapters.segments.rows import Mask, Piece, Places, last_of_each, places_of
+from ragforge.adapters.segments.state import SegmentReader, State
 from ragforge.domain.retrieval import Allowed, Keys, Ranked, Scores, VectorRows
 from ragforge.domain.tokens import Matrix, Vector
 from ragforge.errors import BadVectors
@@ -116,8 +108,8 @@ class SnapshotIndex(SegmentIndex[VectorRows, _Segment, None]):
     def _part(self, rows: VectorRows, start: int, end: int) -> VectorRows:
         return VectorRows(rows.keys[start:end], rows.documents[start:end], rows.vectors[start:end])
 
-    def _as_rows(self, segment: _Segment) -> VectorRows:
-        return VectorRows(segment.keys, segment.documents, segment.vectors)
+    def _rows(self, state: State[_Segment, None]) -> list[VectorRows]:
+        return [VectorRows(segment.keys, segment.documents, segment.vectors) for segment in state.segments]
 
     def _write(self, folder: Path, piece: Piece[VectorRows]) -> Facts:
         dimensions = {rows.vectors.shape[1] for rows in piece.sources}

@@ -31,6 +31,7 @@ from ragforge.domain.library import (
     Status,
     StoredText,
 )
+from ragforge.domain.retrieval import Filters
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import NotAllowed, NotFound, Outdated, UserError
 from ragforge.operate.access import owner
@@ -750,10 +751,36 @@ class CatalogContract:
         shelf.add("/a", WORDS)
         whole = shelf.changes()
         with shelf.catalog.read() as unit:
-            first = unit.changes.since(owner(), shelf.id, 0, 2)
+            now = unit.passages.moment(owner(), shelf.id)
+            first = unit.passages.changes(owner(), now, 0, 2)
             assert first == whole[:2]
-            assert unit.changes.since(owner(), shelf.id, first[-1].seq, 100) == whole[2:]
-            assert unit.changes.last(owner(), shelf.id) == whole[-1].seq
+            assert unit.passages.changes(owner(), now, first[-1].seq, 100) == whole[2:]
+            assert now.seq == whole[-1].seq
+
+    def test_a_filter_may_name_very_many(self, shelf: Shelf) -> None:
+        """More than a statement takes parameters: 32,766 in SQLite, 65,535 in Postgres."""
+        first, second, third = (shelf.add(f"/{name}", f"text {name}").document for name in "abc")
+        many = [f"{number:016x}" for number in range(100_000)]
+        with shelf.catalog.read() as unit:
+            now = unit.passages.moment(owner(), shelf.id)
+            _, both = unit.passages.eligible(owner(), now, Filters(documents=("none",)))
+            found, others = unit.passages.eligible(owner(), now, Filters(documents=(*many, first, third)))
+            assert len(found) == 2 and len(others) == 1 and sorted(found + others) == sorted(both)
+            assert unit.passages.eligible(owner(), now, Filters(documents=(first,), source_types=tuple(many)))[0] == []
+            assert unit.passages.eligible(owner(), now, Filters(source_types=("document",)))[0] == sorted(both)
+            assert unit.documents.known(owner(), shelf.id, [*many, second]) == {second}
+
+    def test_an_index_that_is_not_used_any_more_does_not_hold_the_log(self, shelf: Shelf) -> None:
+        shelf.add("/a", WORDS)
+        last, lines = shelf.last_change(), len(shelf.changes())
+        with shelf.catalog.write() as unit:
+            for engine, generation, seq in (("new", 1, last), ("old", 1, 0), ("new", 7, 0)):
+                unit.changes.follow(owner(), shelf.id, engine, generation, "", seq)
+            assert unit.changes.prune(owner(), shelf.id) == 0
+            unit.changes.unfollow(owner(), shelf.id, [1, 2], ["new", "newer"])
+            assert unit.changes.prune(owner(), shelf.id) == lines - 1
+            assert unit.changes.followed(owner(), shelf.id, "new", 1) == last
+            assert unit.changes.followed(owner(), shelf.id, "old", 1) == -1
 
     def test_pruning_without_followers_keeps_the_newest_line(self, shelf: Shelf) -> None:
         other = Shelf.create(shelf.catalog, "other")
@@ -924,6 +951,7 @@ class CatalogContract:
             lambda u, s, p: u.documents.publish(s, p, 1, [file("/b", "b", failure=BROKEN)]),
             lambda u, s, p: u.documents.all(s, p),
             lambda u, s, p: u.documents.get(s, p, [document]),
+            lambda u, s, p: u.documents.known(s, p, [document]),
             lambda u, s, p: u.documents.find(s, p, document),
             lambda u, s, p: u.documents.chunks(s, p, document),
             lambda u, s, p: u.documents.text(s, p, document),
@@ -940,12 +968,10 @@ class CatalogContract:
             lambda u, s, p: u.embeddings.sample(s, p, document, 1),
             lambda u, s, p: u.embeddings.pending(s, p, GENERATION, 1),
             lambda u, s, p: u.embeddings.sweep(s, p),
-            lambda u, s, p: u.changes.since(s, p, 0, 10),
-            lambda u, s, p: u.changes.last(s, p),
             lambda u, s, p: u.changes.prune(s, p),
             lambda u, s, p: u.changes.follow(s, p, "engine", 1, "", 0),
             lambda u, s, p: u.changes.followed(s, p, "engine", 1),
-            lambda u, s, p: u.changes.unfollow(s, p, 1),
+            lambda u, s, p: u.changes.unfollow(s, p, [1], ["engine"]),
             lambda u, s, p: u.documents.announce(s, p, [1]),
             lambda u, s, p: u.passages.moment(s, p),
             lambda u, s, p: u.evaluations.put_questions(s, p, "set", "", []),
@@ -977,6 +1003,7 @@ class CatalogContract:
             ), use
         with shelf.catalog.read() as unit:
             assert unit.documents.find(guest, mine.id, foreign) == []
+            assert unit.documents.known(guest, mine.id, [foreign, own]) == {own}
             assert unit.documents.get(guest, mine.id, [foreign]) == []
             assert unit.embeddings.sample(guest, mine.id, foreign, 10) == []
             assert not unit.documents.occurs_elsewhere(guest, mine.id, own, "refund")
