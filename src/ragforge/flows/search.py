@@ -76,7 +76,7 @@ MEANT = 8_000
 """Characters of a question that its meaning is taken from."""
 FUSIONS = ("weighted", "rrf")
 Answer = TypeVar("Answer")
-SPARE = 5
+SPARE = 2
 """Candidates read beyond k at first, in case some repeat others."""
 
 

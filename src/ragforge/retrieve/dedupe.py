@@ -8,7 +8,9 @@ days" is no repetition of "within 14 days". Neighbouring windows, which overlap 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -58,7 +60,8 @@ class _Seen:
     def __init__(self, threshold: float) -> None:
         self._threshold = threshold
         self._same: dict[bytes, StoredPassage] = {}
-        self._texts: list[_Text] = []
+        self._texts: defaultdict[tuple[bytes, ...], list[_Text]] = defaultdict(list)
+        """By their figures: texts with others do not repeat each other."""
 
     def look_up_or_add(self, passage: StoredPassage) -> tuple[StoredPassage, float] | None:
         """The kept text that this one repeats, and how much they share; None if it was added to them."""
@@ -66,10 +69,10 @@ class _Seen:
         if same := self._same.get(content):
             return same, 1.0
         if self._threshold < 1:
-            text = _Text(passage, content)
-            if alike := text.most_like(self._texts, self._threshold):
+            text, others = _Text(passage, content), self._texts[tuple(_FIGURES.findall(content))]
+            if others and (alike := text.most_like(others, self._threshold)):
                 return alike
-            self._texts.append(text)
+            others.append(text)
         self._same[content] = passage
         return None
 
@@ -77,16 +80,25 @@ class _Seen:
 class _Text:
     """A text as its shingles, and a sketch of them: a bit is set for each, and many share one."""
 
-    __slots__ = ("_content", "_distinct", "_passage", "_shingles", "_sketch")
-
     def __init__(self, passage: StoredPassage, content: bytes) -> None:
         self._passage = passage
         self._content = content
-        self._shingles: Shingles = np.ndarray(
-            max(0, len(content) - _WIDTH + 1), dtype=np.uint64, buffer=content, strides=(1,)
-        )
-        self._sketch = _sketch(self._shingles)
-        self._distinct: Shingles | None = None
+
+    @cached_property
+    def _shingles(self) -> Shingles:
+        count = max(0, len(self._content) - _WIDTH + 1)
+        return np.ndarray(count, dtype=np.uint64, buffer=self._content, strides=(1,))
+
+    @cached_property
+    def _sketch(self) -> int:
+        bits = np.zeros(1 << _SKETCH_BITS, dtype=np.uint8)
+        bits[((self._shingles * _SCATTER) >> _SHIFT).view(np.int64)] = 1
+        return int.from_bytes(np.packbits(bits).tobytes(), "little")
+
+    @cached_property
+    def _distinct(self) -> Shingles:
+        ordered = np.sort(self._shingles)
+        return ordered[np.append(ordered[1:] != ordered[:-1], True)] if len(ordered) else ordered
 
     def most_like(self, others: Sequence[_Text], threshold: float) -> tuple[StoredPassage, float] | None:
         """The first of those that share most with this one, if that reaches the threshold."""
@@ -94,38 +106,22 @@ class _Text:
         # such a one. So the sketches prove of nearly all others that there is no need to look at the shingles.
         sketch, few = self._sketch, len(self._shingles) * (1 - threshold) + 1  # one more, for what rounding takes
         near = [other for other in others if (sketch ^ other._sketch).bit_count() * threshold <= few]
-        near = [other for other in near if other._figures() == self._figures()]
         shares = [(self._shares_with(other), other._passage) for other in near]
         share, passage = max(shares, key=itemgetter(0), default=(-1.0, self._passage))
         return (passage, share) if share >= threshold else None
 
     def _shares_with(self, other: _Text) -> float:
         """What both have, as part of what they have together."""
-        both = np.concatenate((self._set(), other._set()))
+        both = np.concatenate((self._distinct, other._distinct))
         both.sort()
         common = int(np.count_nonzero(both[1:] == both[:-1]))
         return common / (len(both) - common) if common else 0.0
-
-    def _figures(self) -> list[bytes]:
-        return _FIGURES.findall(self._content)
-
-    def _set(self) -> Shingles:
-        if self._distinct is None:
-            ordered = np.sort(self._shingles)
-            self._distinct = ordered[np.append(ordered[1:] != ordered[:-1], True)] if len(ordered) else ordered
-        return self._distinct
 
 
 def _normalised(passage: StoredPassage) -> bytes:
     """The text under its table's header, without spaces and capitals."""
     content = (passage.header + passage.text).lower().encode(errors="surrogatepass")
     return content.translate(None, _SPACES)
-
-
-def _sketch(shingles: Shingles) -> int:
-    bits = np.zeros(1 << _SKETCH_BITS, dtype=np.uint8)
-    bits[((shingles * _SCATTER) >> _SHIFT).view(np.int64)] = 1
-    return int.from_bytes(np.packbits(bits).tobytes(), "little")
 
 
 def _reason(passage: StoredPassage, repeated: StoredPassage, share: float) -> str:

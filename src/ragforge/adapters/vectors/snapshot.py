@@ -230,18 +230,26 @@ def _nearest_by_codes(parts: list[_Part], query: Vector, wanted: int) -> list[tu
     bar = np.float32(-np.inf)
     for number, part in enumerate(parts):
         rows, scores = _by_codes(part, code)
-        better = np.flatnonzero(scores > bar)
+        better = _highest(scores, wanted) if number == 0 else np.flatnonzero(scores > bar)
         found_rows.append(better if rows is None else rows[better])
         found_scores.append(scores[better])
         found_parts.append(np.full(len(better), number))
         if sum(map(len, found_scores)) > wanted:
             pool = np.concatenate(found_scores)
-            top = np.argpartition(pool, len(pool) - wanted)[-wanted:]
+            top = _highest(pool, wanted)
             found_rows, found_parts = [np.concatenate(found_rows)[top]], [np.concatenate(found_parts)[top]]
             found_scores = [pool[top]]
             bar = found_scores[0].min()
     all_parts, all_rows = np.concatenate(found_parts), np.concatenate(found_rows)
     return [(part.segment, np.sort(all_rows[all_parts == number])) for number, part in enumerate(parts)]
+
+
+def _highest(scores: Scores, wanted: int) -> Places:
+    """Where the highest scores stand, in any order; what is not eligible stands nowhere."""
+    if len(scores) <= wanted:
+        return np.flatnonzero(scores > -np.inf)
+    top = np.argpartition(scores, len(scores) - wanted)[-wanted:]
+    return top[scores[top] > -np.inf]
 
 
 def _by_codes(part: _Part, code: Codes) -> tuple[Places | None, Scores]:
