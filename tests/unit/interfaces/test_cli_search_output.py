@@ -73,7 +73,7 @@ class Terminal(io.StringIO):
 @settings(max_examples=100, deadline=None)
 @given(st.one_of(ANYTHING, WORDS.map(" ".join)), ANYTHING, st.integers(20, 100))
 def test_an_excerpt_is_a_few_safe_lines_that_fit(text: str, question: str, width: int) -> None:
-    lines = excerpt(text, (), question, width)
+    lines = excerpt(text, (), question, width).lines
     assert len(lines) <= 3
     assert all(cell_len(line) <= width for line in lines)
     assert not any(unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") for line in lines for sign in line)
@@ -86,37 +86,44 @@ def test_a_whole_passage_is_shown_as_it_stands(text: str, question: str) -> None
 
 
 def test_the_lines_with_most_of_the_questions_words_are_chosen() -> None:
-    assert excerpt(RULES, (), "is an exchange free?", 80) == ["… ## Exchange", "An exchange is free once."]
+    assert excerpt(RULES, (), "is an exchange free?", 80) == (("Exchange",), ["An exchange is free once."])
 
 
 def test_a_row_of_a_table_comes_with_its_heading_and_the_first_row() -> None:
-    assert excerpt(RULES, (), "returning a chair", 100) == [
-        "# Returns and refunds",
-        "| Group | Return within |",
-        "| Chairs and stools | 60 days | …",
-    ]
+    under, lines = excerpt(RULES, (), "returning a chair", 100)
+    assert under == ("Returns and refunds",)
+    assert lines[:2] == ["… | Group | Return within |", "| Chairs and stools | 60 days |"] and len(lines) == 3
+
+
+def test_headings_that_follow_each_other_become_a_path() -> None:
+    text = "intro\n\n## Old\n\n# Chairs\n\n## Returns\n\nA chair returns in 60 days.\n\nAnd a desk.\n"
+    assert excerpt(text, (), "chairs returns", 80) == (
+        ("Chairs", "Returns"),
+        ["A chair returns in 60 days.", "And a desk."],
+    )
+    assert excerpt("# Chairs\n", (), "chairs", 80) == ((), ["# Chairs"])
 
 
 def test_a_heading_that_stands_above_the_passage_is_not_repeated() -> None:
-    lines = excerpt(RULES, ["Returns and refunds"], "when does the time begin?", 100)
+    lines = excerpt(RULES, ["Returns and refunds"], "when does the time begin?", 100).lines
     assert lines[0].startswith("The time begins") and lines[-1].endswith(" …")
 
 
 def test_short_lines_stay_by_themselves_and_full_ones_flow() -> None:
     text = f"name: Sylt\nheight: 62 cm\n\n{'word ' * 15}\n{'more ' * 15}\n"
-    assert excerpt(text, (), "sylt", 80) == ["name: Sylt", "height: 62 cm", ("word " * 15).strip() + " …"]
+    assert excerpt(text, (), "sylt", 80).lines == ["name: Sylt", "height: 62 cm", ("word " * 15).strip() + " …"]
 
 
 def test_words_stand_out_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert excerpt("Returned chairs.", (), "return chair", 80) == ["Returned chairs."]
+    assert excerpt("Returned chairs.", (), "return chair", 80).lines == ["Returned chairs."]
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr("sys.stdout", Terminal())
-    assert excerpt("Returned chairs.", (), "return chair", 80) == ["\x1b[1mReturned\x1b[0m \x1b[1mchairs\x1b[0m."]
-    assert excerpt("商品の返品は可能", (), "返品", 80) == ["商品の\x1b[1m返品\x1b[0mは可能"]
+    assert excerpt("Returned chairs.", (), "return chair", 80).lines == ["\x1b[1mReturned\x1b[0m \x1b[1mchairs\x1b[0m."]
+    assert excerpt("商品の返品は可能", (), "返品", 80).lines == ["商品の\x1b[1m返品\x1b[0mは可能"]
     assert whole("no\x1b[31m chairs", "chair") == ["no\\x1b[31m \x1b[1mchairs\x1b[0m"]
     monkeypatch.setenv("NO_COLOR", "1")
-    assert excerpt("Returned chairs.", (), "return chair", 80) == ["Returned chairs."]
+    assert excerpt("Returned chairs.", (), "return chair", 80).lines == ["Returned chairs."]
 
 
 # -- where a passage stands
@@ -134,9 +141,11 @@ def test_a_place_gives_up_its_outer_headings_first() -> None:
 
 
 @settings(max_examples=100, deadline=None)
-@given(ANYTHING, st.lists(ANYTHING, max_size=3), st.integers(20, 100))
-def test_the_line_above_a_passage_fits_and_ends_with_the_score(name: str, path: Sequence[str], width: int) -> None:
-    line = heading("10", name, passage("c", 0.987, locator=Locator(tuple(path))), width)
+@given(ANYTHING, st.lists(ANYTHING, max_size=3), st.lists(ANYTHING, max_size=2), st.integers(20, 100))
+def test_the_line_above_a_passage_fits_and_ends_with_the_score(
+    name: str, path: Sequence[str], under: Sequence[str], width: int
+) -> None:
+    line = heading("10", name, passage("c", 0.987, locator=Locator(tuple(path))), under, width)
     assert cell_len(line) == width and line.endswith("  0.99") and line.startswith("10  ")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 from ragforge.domain.documents import Locator
 from ragforge.domain.language import detect
@@ -24,7 +25,7 @@ _SHORT_LINE = 50
 _ELLIPSIS = 4
 """Cells kept free for what says that text is missing before or after a line."""
 _RULE = re.compile(r"[\s|:=_*+-]*")
-_HEADING = re.compile(r"#{1,6} (.+)")
+_HEADING = re.compile(r"(#{1,6}) (.+)")
 _WORD = re.compile(r"\w(?:\S*\w)?")
 _ITEM = re.compile(r"#{1,6} |[-*+•] |\d{1,3}[.)] ")
 _SPACELESS = re.compile(
@@ -58,14 +59,15 @@ def files_of(passages: Iterable[Passage]) -> dict[str, str]:
     return told_apart({passage.document: (passage.name, passage.source) for passage in passages})
 
 
-def heading(number: str, name: str, passage: Passage, width: int) -> str:
-    """One line: number, file, place, and the score at the right edge."""
+def heading(number: str, name: str, passage: Passage, under: Sequence[str], width: int) -> str:
+    """One line: number, file, place with the headings inside the passage, and the score at the right edge."""
     from rich.cells import cell_len
 
     score = f"{passage.score:.2f}"
     room = width - len(number) - len(score) - 4
     name = fitted(plain(name), room)
-    where = place(passage.locator, max(0, room - cell_len(name) - 2))
+    locator = replace(passage.locator, path=(*passage.locator.path, *under))
+    where = place(locator, max(0, room - cell_len(name) - 2))
     gap = " " * (room - cell_len(name) - cell_len(where) - (2 if where else 0) + 2)
     return f"{number}  {paint(name, 'bold')}{'  ' + where if where else ''}{gap}{paint(score, 'dim')}"
 
@@ -81,9 +83,19 @@ class _Line:
     heads: tuple[int, ...] = ()
     in_row: bool = False
     """Whether it goes on with a row that did not fit into one line: no place to begin."""
+    title: str = ""
+    """Of a heading, its words."""
+    level: int = 0
 
 
-def excerpt(text: str, path: Collection[str], question: str, width: int, lines: int = _LINES) -> list[str]:
+class Excerpt(NamedTuple):
+    """Some lines of a passage, and the headings inside it that they stand under."""
+
+    under: tuple[str, ...]
+    lines: list[str]
+
+
+def excerpt(text: str, path: Collection[str], question: str, width: int, lines: int = _LINES) -> Excerpt:
     """The few lines of a passage that hold most of the question's words, those painted.
 
     Headings in `path` stand above the passage already and are not shown again.
@@ -92,13 +104,13 @@ def excerpt(text: str, path: Collection[str], question: str, width: int, lines: 
     find = _finder(question, detect(text) or "en")
     hits = [find(line.text) for line in shown]
     windows = [_window(shown, start, lines) for start, line in enumerate(shown) if not line.in_row]
-    best = max(windows, key=lambda window: _worth(window, hits), default=[])
+    above, best = _titled(shown, max(windows, key=lambda window: _worth(window, hits), default=[]), lines)
     painted = [_painted(shown[index].text, hits[index]) for index in best]
-    if best and best[0] > 0:
+    if best and best[0] > (above[-1] + 1 if above else 0):
         painted[0] = f"… {painted[0]}"
     if best and best[-1] < len(shown) - 1:
         painted[-1] += " …"
-    return painted
+    return Excerpt(tuple(shown[index].title for index in above), painted)
 
 
 def whole(text: str, question: str) -> list[str]:
@@ -111,6 +123,20 @@ def _window(lines: Sequence[_Line], start: int, count: int) -> list[int]:
     """So many lines from here on, and before them what tells what they are about."""
     heads = [head for head in lines[start].heads if head < start][: count - 1]
     return heads + list(range(start, min(len(lines), start + count - len(heads))))
+
+
+def _titled(lines: Sequence[_Line], window: Sequence[int], count: int) -> tuple[list[int], list[int]]:
+    """The headings that a window begins with, outer ones first, and its other lines with more in their place."""
+    titles = list(takewhile(lambda index: lines[index].level, window[:-1]))
+    above = [
+        index
+        for place, index in enumerate(titles)
+        if all(lines[index].level < lines[later].level for later in titles[place + 1 :])
+    ]
+    rest = list(window[len(titles) :])
+    if rest:
+        rest += range(rest[-1] + 1, min(len(lines), rest[-1] + 1 + count - len(rest)))
+    return above, rest
 
 
 def _worth(window: Sequence[int], hits: Sequence[Sequence[Hit]]) -> tuple[int, ...]:
@@ -128,16 +154,19 @@ def _laid_out(text: str, known: Collection[str], width: int) -> list[_Line]:
         here = (len(lines),)
         is_row = paragraph.startswith("|")
         if title := _HEADING.fullmatch(paragraph):
-            if title[1] in known:
+            if title[2] in known:
                 heading = ()
                 continue
             heading = here
+            table = ()
+            lines.append(_Line(cut(paragraph, width), heading, title=title[2], level=len(title[1])))
+            continue
         if not is_row:
             table = ()
         elif not table:
             table = here
         first_row = is_row and table == here
-        pieces = [cut(paragraph, width)] if first_row or heading == here else _wrapped(paragraph, width)
+        pieces = [cut(paragraph, width)] if first_row else _wrapped(paragraph, width)
         lines += [_Line(piece, heading + table, is_row and number > 0) for number, piece in enumerate(pieces)]
     return lines
 

@@ -136,9 +136,11 @@ def print_passages(found: Retrieved, *, full: bool) -> None:
     for number, passage in enumerate(found.passages, 1):
         if number > 1:
             print_data()
-        print_data(heading(f"{number:>{digits}}", files[passage.document], passage, width))
         text, indent, path = passage.header + passage.text, " " * (digits + 2), passage.locator.path
-        lines = whole(text, found.question) if full else excerpt(text, path, found.question, width - len(indent))
+        under, lines = excerpt(text, path, found.question, width - len(indent))
+        if full:
+            under, lines = (), whole(text, found.question)
+        print_data(heading(f"{number:>{digits}}", files[passage.document], passage, under, width))
         for line in lines:
             print_data(f"{indent}{line}".rstrip())
 
