@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -102,6 +106,23 @@ def test_R3_a_reranker_that_is_not_there_is_said_and_the_order_stays(
     assert names(found) == names(forge.search(QUESTION, project="q"))
     [missing] = found.degraded
     assert missing.part == "reranker" and hint in missing.hint
+
+
+def test_R3_searches_do_not_queue_while_others_wait_for_their_reranker(forge: Ragforge) -> None:
+    count = (os.cpu_count() or 2) + 2
+    together = threading.Barrier(count, timeout=20)
+
+    class Service:
+        name = "cohere:slow"
+
+        def score(self, question: str, texts: Sequence[str], cancel: Cancel) -> list[float]:
+            together.wait()  # passes only when all are here at once
+            return [0.5] * len(texts)
+
+    forge._parts._rerankers["cohere:slow"] = Service()
+    ask = partial(forge.search, project="q", tuning=Tuning(reranker="cohere:slow"), fresh=True)
+    with ThreadPoolExecutor(count) as threads:
+        assert all(not found.degraded for found in threads.map(ask, [QUESTION] * count))
 
 
 @pytest.mark.parametrize("name", ["cosin", "cohere", "nobody:model", "cohere:"])

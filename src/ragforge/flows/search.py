@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -203,7 +203,8 @@ class Search:
         self._remembered = _Remembered(Recent(cached_questions))
         self._means = _Means(follow, system, terms, ThreadPoolExecutor(8, "ragforge-search"), self._remembered)
         self._room = threading.BoundedSemaphore(max(2, os.cpu_count() or 2))
-        """As many searches at once as there are processors: more would only take the interpreter from each other."""
+        """As many searches at once as there are processors: more would only take the interpreter from each other.
+        Those that wait for a reranker do not count."""
 
     def close(self) -> None:
         self._means.pool.shutdown()
@@ -213,6 +214,7 @@ class Search:
         began = time.perf_counter()
         _require_sense(asked)
         judge = self._judge(asked.tuning.reranker)
+        room = self._room if judge is None or isinstance(judge, Degraded) else nullcontext()
         project = self._projects.get(name)
         if project is None or not scope.reaches(project.id):
             project = self._projects[name] = self._project(scope, name)
@@ -221,7 +223,7 @@ class Search:
         while True:
             cancel.check()
             try:
-                with self._room, self._pinned(project.id, cancel) as pins, self._catalog.read() as c:
+                with room, self._pinned(project.id, cancel) as pins, self._catalog.read() as c:
                     now = c.passages.moment(scope, project.id)
                     if now.generation != pins.moment.generation:  # a reindex swapped just now
                         self._moments[project.id] = now
