@@ -15,8 +15,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ragforge.build import Parts, indexed_terms, make_workspace, utc_now
 from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.answers import Event as AnswerEvent
+from ragforge.domain.answers import Result
 from ragforge.domain.cancel import Cancel, Cancelled
+from ragforge.domain.conversation import Conversation
 from ragforge.domain.evaluation import Comparison, ImportReport, QuestionSet, Run, RunDetails
+from ragforge.domain.generation import Sampling
 from ragforge.domain.library import (
     AddReport,
     Chunk,
@@ -46,6 +50,7 @@ from ragforge.settings import Settings, load
 
 if TYPE_CHECKING:
     from ragforge.domain.tokens import Vector
+    from ragforge.flows.ask import Ask, Asking, Models
     from ragforge.flows.ingest import Ingest
     from ragforge.flows.remove import Remove
     from ragforge.flows.search import Search
@@ -358,6 +363,55 @@ class Ragforge:
         asked = Asked(question, tuning, self._resolved(filters or Filters(), project), **how)
         return self._search(self._scope, project, asked, cancel or Cancel())
 
+    def ask(self, question: str, *, project: str = "default", **how: Any) -> Result:
+        """An answer with checked citations, or an abstention that says why. `how` is as for `stream`."""
+        return self._ask_flow(self._scope, project, self._asking(question, how), self._models(how), _cancel(how))
+
+    def stream(
+        self,
+        question: str,
+        *,
+        project: str = "default",
+        model: str | None = None,
+        conversation: str = "",
+        ephemeral: bool = False,
+        lock: bool = False,
+        filters: Filters | None = None,
+        cancel: Cancel | None = None,
+    ) -> Iterator[AnswerEvent]:
+        """The same as it comes: passages, decisions, tokens, citations, usage, and the result at the end.
+
+        `model` is a name or a profile; `offline` quotes without one. In a conversation, follow-ups are understood.
+        """
+        how = {
+            "model": model,
+            "conversation": conversation,
+            "ephemeral": ephemeral,
+            "lock": lock,
+            "filters": filters,
+            "cancel": cancel,
+        }
+        asking, models = self._asking(question, how), self._models(how)
+        return self._ask_flow.stream(self._scope, project, asking, models, _cancel(how))
+
+    def _asking(self, question: str, how: Mapping[str, Any]) -> Asking:
+        from ragforge.flows.ask import Asking
+
+        settings = self.settings.model
+        given = {name: how[name] for name in ("conversation", "ephemeral", "lock", "filters") if how.get(name)}
+        return Asking(question, self.tuning(), sampling=Sampling(settings.temperature, settings.max_tokens), **given)
+
+    def _models(self, how: Mapping[str, Any]) -> Models:
+        from ragforge.flows.ask import Models
+
+        main = self._parts.language_model(how.get("model") or "")
+        return Models(main, None if main is None else self._parts.language_model("cheap"))
+
+    def begin_conversation(self, title: str, *, project: str = "default") -> Conversation:
+        """A thread whose turns are remembered."""
+        with self._parts.catalog.write() as c:
+            return c.conversations.begin(self._scope, self._known(c, project).id, title)
+
     def tuning(self) -> Tuning:
         """How passages are found unless a question says otherwise."""
         return self._parts.tuning
@@ -585,6 +639,24 @@ class Ragforge:
             self.settings.search.cached_questions,
         )
 
+    @once
+    def _ask_flow(self) -> Ask:
+        from ragforge.assemble.assemble import load_templates
+        from ragforge.flows.ask import Ask
+        from ragforge.flows.keep import Keep
+
+        parts = self._parts
+        keep = Keep(parts.catalog, parts.embedder_of, lambda: parts.language_model("cheap"), utc_now, log=True)
+        return Ask(
+            parts.catalog,
+            self._search,
+            self._project_for,
+            parts.embedder_of,
+            lambda: load_templates(self.workspace / "templates"),
+            utc_now,
+            keep,
+        )
+
     def _recover(self) -> None:
         self._reconcile.recover(self._scope)
 
@@ -652,3 +724,7 @@ def slug_of(name: str) -> str:
     if not slug:
         raise UserError(f"{name!r} has no letters or digits to name a project by", hint="use letters a to z or digits")
     return slug
+
+
+def _cancel(how: Mapping[str, Any]) -> Cancel:
+    return how.get("cancel") or Cancel()

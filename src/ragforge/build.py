@@ -22,12 +22,15 @@ from ragforge.errors import CorruptStore, NotFound, UserError
 from ragforge.flows.follow import Indexes
 from ragforge.once import once
 from ragforge.operate.inflight import InFlight
-from ragforge.ports import Catalog, Embedder, KeywordIndex, Parsers, Reranker, VectorIndex
+from ragforge.ports import Catalog, Embedder, KeywordIndex, LanguageModel, Parsers, Reranker, VectorIndex
 from ragforge.settings import FILE_NAME, Settings, template
 
 if TYPE_CHECKING:
     from ragforge.adapters.vectors.chroma_process import ChromaProcess
 
+OFFLINE = "offline"
+"""The name that asks for no language model, whatever the settings say."""
+PROFILES = ("cheap", "balanced", "premium")
 INDEXED_TEXT = "name heading*2 header text"
 """What of a chunk the keyword index holds; part of its fingerprint."""
 
@@ -52,6 +55,7 @@ class Parts:
         self._embedders: dict[str, Embedder] = dict(embedders or {})
         self._embedders_lock = Lock()
         self._rerankers: dict[str, Reranker] = {}
+        self._language_models: dict[str, LanguageModel] = {}
         self._indexes: dict[tuple[str, int, str, str], Indexes] = {}
         self._indexes_lock = Lock()
         self._exits = ExitStack()
@@ -128,6 +132,52 @@ class Parts:
     def _key(self, name: str) -> str | None:
         variable = self.settings.embed.api_key_env or f"{name.split(':')[0].upper()}_API_KEY"
         return self.settings.secrets.get(variable)
+
+    def language_model(self, name_or_profile: str = "") -> LanguageModel | None:
+        """The language model of this name or profile, made once; without a name, that of the settings.
+
+        None if there is none: answers then quote.
+        """
+        settings = self.settings.model
+        name = name_or_profile or settings.name
+        if name in PROFILES:
+            name = getattr(settings, name) or settings.name
+        if name in ("", OFFLINE):
+            return None
+        with self._embedders_lock:
+            if name not in self._language_models:
+                self._language_models[name] = self._make_language_model(name)
+            return self._language_models[name]
+
+    def _make_language_model(self, name: str) -> LanguageModel:
+        from ragforge.adapters.models.names import COMPATIBLE, parse_name
+        from ragforge.adapters.models.pydantic_ai import Patience, ServedModel
+
+        settings, parsed = self.settings.model, parse_name(name)
+        # the address and the key were given for one service: another must not get to see them
+        is_meant = parsed.provider in (COMPATIBLE, settings.name.partition(":")[0])
+        key_name = (settings.api_key_env if is_meant else "") or parsed.key_name
+        model = ServedModel(
+            name,
+            key=self.settings.secrets.get(key_name, ""),
+            key_name=key_name,
+            base_url=settings.base_url if is_meant else "",
+            proxy=settings.proxy,
+            window=settings.window if name == settings.name else 0,
+            patience=Patience(idle_seconds=settings.idle_seconds),
+        )
+        self._exits.callback(model.close)
+        return model
+
+    def served_models(self) -> list[str]:
+        """The names of language models at hand: those of the settings, and what an Ollama on its port has."""
+        from ragforge.adapters.embedders.records import ollama_address
+        from ragforge.adapters.models import names, ollama
+
+        settings = self.settings.model
+        named = [name for name in (settings.name, *(getattr(settings, each) for each in PROFILES)) if ":" in name]
+        found = [f"{names.OLLAMA}:{model}" for model in ollama.models(ollama_address(os.environ))]
+        return list(dict.fromkeys([*named, *found]))
 
     # -- indexes
 

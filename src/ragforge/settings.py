@@ -25,12 +25,18 @@ WORKSPACE_VARIABLE = "RAGFORGE_WORKSPACE"
 PROVIDER_KEYS = (
     "ANTHROPIC_API_KEY",
     "COHERE_API_KEY",
+    "DEEPSEEK_API_KEY",
     "GEMINI_API_KEY",
     "GOOGLE_API_KEY",
+    "GROQ_API_KEY",
+    "HF_TOKEN",
     "JINA_API_KEY",
     "MISTRAL_API_KEY",
     "OPENAI_API_KEY",
+    "OPENROUTER_API_KEY",
+    "TOGETHER_API_KEY",
     "VOYAGE_API_KEY",
+    "XAI_API_KEY",
 )
 """Secrets that are looked for by name; they are used, never shown."""
 
@@ -160,6 +166,26 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
+class Model:
+    """Which language model writes answers, and how its service is reached."""
+
+    name: str = _setting("", "provider:model, or a profile; empty: answers quote the documents, without a model")
+    cheap: str = _setting("", "Model of the profile cheap; empty: model.name")
+    balanced: str = _setting("", "Model of the profile balanced; empty: model.name")
+    premium: str = _setting("", "Model of the profile premium; empty: model.name")
+    base_url: str = _setting(
+        "", "Address for the provider of model.name and for openai-compatible ones; empty: its own", guarded=True
+    )
+    api_key_env: str = _setting("", "Name of the variable that holds its key; empty: the provider's own", guarded=True)
+    proxy: str = _setting("", "Address of a proxy; empty: as the environment says", guarded=True)
+    window: int = _setting(0, "Tokens model.name reads and writes together; 0: as far as that is known", minimum=0)
+    temperature: float = _setting(0.2, "How freely it writes", minimum=0)
+    max_tokens: int = _setting(1024, "Tokens of an answer, at most", minimum=1)
+    idle_seconds: float = _setting(60.0, "How long it may be silent", minimum=0.1)
+    timeout_seconds: float = _setting(180.0, "How long an answer may take", minimum=0.1)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Every setting. `origins` tells for each key, such as `limits.file_bytes`, where its value came from."""
 
@@ -172,6 +198,7 @@ class Settings:
     ingest: Ingest = field(default_factory=Ingest)
     index: Index = field(default_factory=Index)
     search: Search = field(default_factory=Search)
+    model: Model = field(default_factory=Model)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Provider keys that are set, by the name of their variable."""
@@ -192,6 +219,7 @@ SECTIONS: Mapping[str, type] = MappingProxyType(
         "ingest": Ingest,
         "index": Index,
         "search": Search,
+        "model": Model,
     }
 )
 
@@ -288,7 +316,7 @@ def load(
     sections["store"].setdefault("models_dir", default_models_dir(env))
     built = {name: cls(**sections[name]) for name, cls in SECTIONS.items()}
     _check_split(built["split"], origins)
-    names = {*PROVIDER_KEYS, built["embed"].api_key_env, built["index"].api_key_env} - {""}
+    names = {*PROVIDER_KEYS, *(built[section].api_key_env for section in ("embed", "index", "model"))} - {""}
     written = {name: value for name, (value, _) in (here | inside).items()}
     secrets = {name: value for name in sorted(names) if (value := env.get(name) or written.get(name))}
     return Settings(root, **built, origins=MappingProxyType(origins), secrets=MappingProxyType(secrets))

@@ -20,9 +20,11 @@ from ragforge import Ragforge
 from ragforge.adapters.catalog import tables
 from ragforge.adapters.catalog.catalog import SqlCatalog
 from ragforge.adapters.catalog.database import HEAD, Database
+from ragforge.domain.records import ProjectTextKind
 from ragforge.errors import StoreError
 from ragforge.operate.access import owner
 from ragforge.testing.postgres import TemporaryPostgres
+from ragforge.testing.records import artifact, entry, turn
 from ragforge.testing.shelf import Shelf
 
 
@@ -139,6 +141,32 @@ def test_an_old_workspace_is_upgraded_beside_its_backup(tmp_path: Path) -> None:
     again = SqlCatalog.open(path, now)
     assert again.upgraded_from is None
     again.close()
+
+
+def test_answers_come_to_a_catalog_that_had_none(database: Database) -> None:
+    upgrade_to(database, "0004")
+    fill_old(database)
+    known = {"ord": 1, "project": 1, "name": "set", "digest": "d", "folder": "", "created_at": 1, "updated_at": 1}
+    with database.write() as connection:
+        connection.execute(sa.insert(tables.question_sets).values(known))
+    backup = database.upgrade()
+    assert (backup is not None) == database.is_sqlite
+    assert database.schema_version() == HEAD
+    catalog = SqlCatalog(database, now)
+    with catalog.write() as unit:
+        assert [found.name for found in unit.evaluations.question_sets(owner(), "p")] == ["set"]
+        assert unit.conversations.all(owner(), "p") == []
+        assert unit.artifacts.all(owner(), "p") == []
+        talk = unit.conversations.begin(owner(), "p", "talk")
+        assert unit.conversations.add(owner(), "p", turn(talk.id), "", None).number == 1
+        unit.log.add(owner(), "p", entry(conversation=talk.id))
+        unit.artifacts.put(owner(), "p", artifact())
+        assert unit.texts.write(owner(), "p", ProjectTextKind.HARD_RULES, "Be brief.").version == 1
+        unit.projects.remove(owner(), "p")
+    with database.read() as connection:
+        for table in tables.metadata.sorted_tables:
+            left = connection.execute(sa.select(sa.func.count()).select_from(table)).scalar()
+            assert not left or table.name in ("counters", "embedders"), table.name
 
 
 def test_a_person_is_told_of_the_upgrade(tmp_path: Path) -> None:

@@ -11,9 +11,12 @@ from dataclasses import replace
 import pytest
 
 from ragforge.adapters.catalog.catalog import SqlCatalog
+from ragforge.domain.conversation import FORGOTTEN_ANSWER
 from ragforge.domain.library import Op
+from ragforge.domain.records import ProjectTextKind
 from ragforge.operate.access import owner
 from ragforge.testing.postgres import TemporaryPostgres
+from ragforge.testing.records import artifact, source, turn
 from ragforge.testing.shelf import Shelf
 
 NODES = 4
@@ -65,6 +68,67 @@ def test_a_job_is_claimed_by_one_node(nodes: list[SqlCatalog]) -> None:
 
     at_once(nodes, work)
     assert len(taken) == len(set(taken)) == 12
+
+
+def test_turns_of_several_nodes_get_numbers_of_their_own(nodes: list[SqlCatalog]) -> None:
+    shelf = Shelf.create(nodes[0])
+    with nodes[0].write() as unit:
+        talk = unit.conversations.begin(owner(), shelf.id, "talk").id
+
+    def speak(catalog: SqlCatalog, number: int) -> None:
+        for step in range(6):
+            with catalog.write() as unit:
+                unit.conversations.add(owner(), shelf.id, turn(talk, f"{number}/{step}"), "", None)
+
+    at_once(nodes, speak)
+    with nodes[0].read() as unit:
+        turns = unit.conversations.turns(owner(), shelf.id, talk)
+    assert [said.number for said in turns] == list(range(1, 6 * NODES + 1))
+    assert len({said.question for said in turns}) == 6 * NODES
+
+
+def test_texts_of_several_nodes_get_versions_of_their_own(nodes: list[SqlCatalog]) -> None:
+    shelf = Shelf.create(nodes[0])
+
+    def write(catalog: SqlCatalog, number: int) -> None:
+        for step in range(6):
+            with catalog.write() as unit:
+                unit.texts.write(owner(), shelf.id, ProjectTextKind.HARD_RULES, f"{number}/{step}")
+
+    at_once(nodes, write)
+    with nodes[0].read() as unit:
+        versions = unit.texts.versions(owner(), shelf.id, ProjectTextKind.HARD_RULES)
+    assert [each.version for each in versions] == list(range(6 * NODES, 0, -1))
+
+
+def test_no_answer_outlives_its_document_on_another_node(nodes: list[SqlCatalog]) -> None:
+    """Answers are stored while the removal of what they cite is not committed yet."""
+    shelf = Shelf.create(nodes[0])
+    gone = shelf.add("/gone", "goes").document
+    with nodes[0].write() as unit:
+        talk = unit.conversations.begin(owner(), shelf.id, "talk").id
+
+    def answer() -> None:
+        with nodes[1].write() as unit:
+            unit.conversations.add(owner(), shelf.id, turn(talk, documents=(gone,)), "", None)
+
+    def make() -> None:
+        with nodes[2].write() as unit:
+            unit.artifacts.put(owner(), shelf.id, artifact(source(1, gone, "secret words")))
+
+    others = [threading.Thread(target=work) for work in (answer, make)]
+    with nodes[0].write() as unit:
+        unit.documents.remove(owner(), shelf.id, gone)
+        for other in others:
+            other.start()
+        others[0].join(0.3)
+    for other in others:
+        other.join()
+    with nodes[0].read() as unit:
+        (said,) = unit.conversations.turns(owner(), shelf.id, talk)
+        (made,) = unit.artifacts.all(owner(), shelf.id)
+    assert said.answer == FORGOTTEN_ANSWER
+    assert made.sections[0].open and "secret words" not in repr(made)
 
 
 def test_nodes_publish_into_one_project(nodes: list[SqlCatalog]) -> None:

@@ -11,14 +11,28 @@ import sqlalchemy as sa
 
 import ragforge
 from ragforge.adapters.catalog import tables
+from ragforge.adapters.catalog.artifacts import SqlArtifacts
 from ragforge.adapters.catalog.catalog import SqlCatalog
 from ragforge.adapters.catalog.changes import SqlChanges
+from ragforge.adapters.catalog.conversations import SqlConversations
 from ragforge.adapters.catalog.documents import SqlDocuments
 from ragforge.adapters.catalog.embeddings import SqlEmbeddings
 from ragforge.adapters.catalog.jobs import SqlJobs
 from ragforge.adapters.catalog.projects import SqlProjects
+from ragforge.adapters.catalog.querylog import SqlQueryLog
+from ragforge.adapters.catalog.texts import SqlProjectTexts
 from ragforge.operate.access import owner
-from ragforge.ports import Changes, Documents, Embeddings, Jobs, Projects
+from ragforge.ports import (
+    Artifacts,
+    Changes,
+    Conversations,
+    Documents,
+    Embeddings,
+    Jobs,
+    Projects,
+    ProjectTexts,
+    QueryLog,
+)
 from ragforge.testing.shelf import ManualClock, Shelf
 
 SOURCE = Path(ragforge.__file__).parent
@@ -53,6 +67,10 @@ PARTS: list[tuple[type, type]] = [
     (SqlEmbeddings, Embeddings),
     (SqlChanges, Changes),
     (SqlJobs, Jobs),
+    (SqlConversations, Conversations),
+    (SqlProjectTexts, ProjectTexts),
+    (SqlQueryLog, QueryLog),
+    (SqlArtifacts, Artifacts),
 ]
 
 

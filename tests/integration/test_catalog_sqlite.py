@@ -106,6 +106,29 @@ def test_eight_processes_write_without_a_lock_error(tmp_path: Path, catalog: Sql
     assert len({(job.payload["worker"], job.payload["number"]) for job in jobs}) == len(jobs) == 160
 
 
+def test_turns_of_several_processes_get_numbers_of_their_own(tmp_path: Path, catalog: SqlCatalog) -> None:
+    shelf = Shelf.create(catalog)
+    with catalog.write() as unit:
+        talk = unit.conversations.begin(owner(), shelf.id, "talk").id
+    code = """
+        from ragforge.domain.conversation import Turn
+        catalog = opened(sys.argv[1])
+        now = dt.datetime.now(dt.UTC)
+        for step in range(10):
+            said = Turn(f"{sys.argv[4]}/{step}", sys.argv[3], 0, "question", "answer", now)
+            with catalog.write() as unit:
+                unit.conversations.add(owner(), sys.argv[2], said, "", None)
+        catalog.close()
+    """
+    children = [process(code, tmp_path, shelf.id, talk, worker) for worker in range(3)]
+    for child in children:
+        ended(child)
+    with catalog.read() as unit:
+        turns = unit.conversations.turns(owner(), shelf.id, talk)
+    assert [said.number for said in turns] == list(range(1, 31))
+    assert len({said.id for said in turns}) == 30
+
+
 def test_who_waits_too_long_is_told_so(tmp_path: Path, catalog: SqlCatalog) -> None:
     code = """
         catalog = opened(sys.argv[1])

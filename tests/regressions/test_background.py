@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ragforge.adapters.embedders import background
+from ragforge.adapters import background
 from ragforge.domain.cancel import Cancel
 
 

@@ -261,6 +261,8 @@ class Passage:
     end: int
     version: str
     project: str
+    key: int = 0
+    """Its number in the catalog, for later stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +279,12 @@ class ContextBlock:
     chunks: tuple[str, ...]
     whole: bool
     """Whether it is the whole parent."""
+    spans: tuple[tuple[str, int, int], ...] = ()
+    """Of each chunk, where it stands in `text`."""
+    best: str = ""
+    """The chunk that brought it here."""
+    checksum: str = ""
+    """Of that chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +326,10 @@ class Trace:
     watermark: int
     behind: int
     """Changes that the indexes had not applied yet; they were searched all the same."""
+    holding: Mapping[str, int] = field(default_factory=dict)
+    """In how many chunks of the keyword index each term of the question occurs."""
+    rows: int = 0
+    """Chunks in the keyword index."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,6 +240,23 @@ class Search:
             except _Behind as behind:
                 patience = self._after_catching_up(project.id, behind.changes, cancel)
 
+    def window(
+        self, scope: Scope, name: str, passages: Sequence[Passage], tuning: Tuning
+    ) -> tuple[tuple[ContextBlock, ...], tuple[Verdict, ...]]:
+        """Found passages as a context within the token budget, and what became of each.
+
+        Those that were replaced or removed since they were found are not in it.
+        """
+        project = self._project(scope, name)
+        with self._catalog.read() as c:
+            now = c.passages.moment(scope, project.id)
+            stored = {each.key: each for each in c.passages.stored(scope, now, [each.key for each in passages])}
+            left = [each for each in passages if each.key in stored and stored[each.key].chunk == each.chunk]
+            candidates = [Candidate(each.key, each.score) for each in left]
+            planned = plan(candidates, stored, chunks=tuning.context_chunks, tokens=tuning.context_tokens)
+            found = tuple(blocks(planned, c.passages.parents(scope, now, planned.parents)))
+        return found, tuple(_verdict(each, stored[each.key]) for each in planned.decisions)
+
     def _with_news(self, project: str, found: Retrieved) -> Retrieved:
         """A damaged index that was built anew before the answer is said once; while one is missing, that is said."""
         news = () if found.degraded else self._follow.news(project)
@@ -652,6 +669,7 @@ class _Run:
             end=stored.end,
             version=stored.version,
             project=self._project.slug,
+            key=stored.key,
         )
 
     # -- what is told
@@ -669,25 +687,18 @@ class _Run:
         return Trace(
             words=words,
             candidates=tuple(self._passage(each) for each in shown),
-            verdicts=tuple(
-                Verdict(
-                    each.stage,
-                    self._stored[each.key].chunk,
-                    self._stored[each.key].name,
-                    self._stored[each.key].locator,
-                    each.kept,
-                    each.reason,
-                    each.score,
-                )
-                for each in decisions
-                if each.key in self._stored
-            ),
+            verdicts=tuple(_verdict(each, self._stored[each.key]) for each in decisions if each.key in self._stored),
             near_misses=tuple(self._passage(each) for each in shown if each.key not in used)[:5],
             tuning=self._asked.tuning,
             alpha=alpha,
             watermark=self._pins.watermark,
             behind=self._behind,
+            holding=self._guarded("keywords", lambda: self._holding(words)) or {},
+            rows=0 if self._pins.keywords is None else self._pins.keywords.rows,
         )
+
+    def _holding(self, words: QueryWords) -> dict[str, int]:
+        return {} if self._pins.keywords is None else self._pins.keywords.holding(words.terms)
 
     def _nothing(self, words: QueryWords, query: Vector | None, allowed: Allowed) -> str:
         """Why nothing was found, in a sentence."""
@@ -717,6 +728,12 @@ class _Run:
 
 
 _NOBODY = Newcomers(np.empty(0, np.int64), np.empty(0, np.int64), (), np.empty((0, 0), np.float32))
+
+
+def _verdict(decision: Decision, passage: StoredPassage) -> Verdict:
+    return Verdict(
+        decision.stage, passage.chunk, passage.name, passage.locator, decision.kept, decision.reason, decision.score
+    )
 
 
 def _missing(part: str, problem: StoreError) -> Degraded:

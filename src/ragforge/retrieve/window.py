@@ -78,7 +78,7 @@ def blocks(plan: Plan, parents: Mapping[Parent, tuple[str, str]]) -> list[Contex
     by_best_leaf = sorted(
         ((min(places[leaf.key] for leaf in leaves), leaves, parent) for leaves, parent in groups), key=itemgetter(0)
     )
-    return [_block(leaves, parent, plan.leaves[best][1]) for best, leaves, parent in by_best_leaf]
+    return [_block(leaves, parent, *plan.leaves[best]) for best, leaves, parent in by_best_leaf]
 
 
 class _Room:
@@ -191,13 +191,15 @@ def _touch(run: Sequence[StoredPassage], leaf: StoredPassage) -> bool:
     return leaf.start < last.end or (leaf.start == last.end and leaf.section == last.section)
 
 
-def _block(leaves: Sequence[StoredPassage], parent: tuple[str, str] | None, score: float) -> ContextBlock:
+def _block(
+    leaves: Sequence[StoredPassage], parent: tuple[str, str] | None, best: StoredPassage, score: float
+) -> ContextBlock:
     """One block of leaves in reading order: their parent's text, or their own without what they repeat."""
     first = leaves[0]
     if parent is not None:
-        (header, text), tokens = parent, first.section_tokens
+        (header, text), tokens, begins = parent, first.section_tokens, first.section_start
     else:
-        header, (text, tokens) = first.header, _joined(leaves)
+        header, (text, tokens), begins = first.header, _joined(leaves), first.start
     return ContextBlock(
         document=first.document,
         name=first.name,
@@ -208,6 +210,9 @@ def _block(leaves: Sequence[StoredPassage], parent: tuple[str, str] | None, scor
         score=score,
         chunks=tuple(leaf.chunk for leaf in leaves),
         whole=parent is not None or (len(leaves) == 1 and _is_whole(first)),
+        spans=tuple((leaf.chunk, leaf.start - begins, leaf.end - begins) for leaf in leaves),
+        best=best.chunk,
+        checksum=best.checksum,
     )
 
 

@@ -49,6 +49,12 @@ def index_terms(text: str) -> tuple[str, ...]:
     return (_MARK + language, *chain.from_iterable(map(_indexed(language).__getitem__, text.split())))
 
 
+def terms_of(pieces: Sequence[str]) -> list[tuple[str, ...]]:
+    """The terms of the pieces of one text, without the mark: as `index_terms` would give them for the whole."""
+    terms = _indexed(detect(" ".join(pieces)) or "en")
+    return [tuple(chain.from_iterable(map(terms.__getitem__, piece.split()))) for piece in pieces]
+
+
 def query_words(text: str, languages: Collection[str] = ()) -> QueryWords:
     """A question's words, each with the terms that stand for it in an index that holds these languages."""
     text = text[: _MOST_PARTS * _LONGEST_PIECE]

@@ -9,7 +9,9 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.artifacts import SqlArtifacts
 from ragforge.adapters.catalog.changes import SqlChanges
+from ragforge.adapters.catalog.conversations import SqlConversations
 from ragforge.adapters.catalog.database import SAFE_SQLITE, Database
 from ragforge.adapters.catalog.documents import SqlDocuments
 from ragforge.adapters.catalog.embeddings import SqlEmbeddings, section_of_chunk
@@ -17,6 +19,8 @@ from ragforge.adapters.catalog.evaluations import SqlEvaluations
 from ragforge.adapters.catalog.jobs import SqlJobs
 from ragforge.adapters.catalog.passages import SqlPassages
 from ragforge.adapters.catalog.projects import SqlProjects
+from ragforge.adapters.catalog.querylog import SqlQueryLog
+from ragforge.adapters.catalog.texts import SqlProjectTexts
 from ragforge.adapters.catalog.unit import Session
 from ragforge.adapters.locks import FileLock
 from ragforge.domain.library import Finding
@@ -34,6 +38,10 @@ class SqlUnit:
         self.passages = SqlPassages(session)
         self.jobs = SqlJobs(session)
         self.evaluations = SqlEvaluations(session)
+        self.conversations = SqlConversations(session)
+        self.texts = SqlProjectTexts(session)
+        self.log = SqlQueryLog(session)
+        self.artifacts = SqlArtifacts(session)
 
 
 class SqlCatalog:

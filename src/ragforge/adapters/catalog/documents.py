@@ -11,6 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.artifacts import forget_in_artifacts
+from ragforge.adapters.catalog.conversations import forget_in_turns
 from ragforge.adapters.catalog.embeddings import count_known, section_of_chunk, text_of_chunk
 from ragforge.adapters.catalog.projects import SqlProjects, sweep_versions
 from ragforge.adapters.catalog.publishing import (
@@ -130,6 +132,8 @@ class SqlDocuments:
         versions = self._session.execute(found).all()
         removed = remove_versions(self._session, [v.ord for v in versions])
         self._session.execute(sa.delete(t.documents).where(t.documents.c.ord == key))
+        forget_in_turns(self._session, row.ord, [document])
+        forget_in_artifacts(self._session, row.ord, [document])
         log_changes(self._session, row.ord, removed, [])
         vectors = drop_unused_vectors(self._session, row.ord, [text_hash for *_, text_hash in removed])
         return Removed(tuple(v.blob for v in versions if v.blob), len(removed), vectors)

@@ -5,6 +5,8 @@ projects ─ generations (splitter and model; one is live, one may be building)
            └─ versions (bytes, how they were parsed, or why not) ─ sections (parents) ─ chunks (leaves)
 embeddings (by project, model and text hash)     changes (what the indexes follow)     jobs
 question_sets ─ questions (with the documents they want)     evaluation_runs ─ evaluation_results (one per question)
+conversations ─ turns (with the documents they cite), rollups, memory_vectors     query_log
+project_texts (in versions)     artifacts (with the documents they are made from)
 """
 
 from __future__ import annotations
@@ -42,6 +44,11 @@ def _key() -> Column[int]:
 
 def _belongs_to(table: str, name: str, *, nullable: bool = False, index: bool = False) -> Column[int]:
     return Column(name, Key, ForeignKey(f"{table}.ord", ondelete="CASCADE"), nullable=nullable, index=index)
+
+
+def _points_to(table: str, name: str) -> Column[int]:
+    """A link that is empty once its target is gone."""
+    return Column(name, Key, ForeignKey(f"{table}.ord", ondelete="SET NULL"), index=True)
 
 
 counters = Table(
@@ -308,4 +315,140 @@ evaluation_results = Table(
     Column("metrics", Text, nullable=False),
     Column("milliseconds", Float, nullable=False),
     Column("degraded", Text, nullable=False),
+)
+
+conversations = Table(
+    "conversations",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False, unique=True),
+    _belongs_to("projects", "project"),
+    Column("principal", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("last", Integer, nullable=False),  # the newest turn's number; not given again when that turn is removed
+    Column("cut_at", BigInteger, nullable=False),  # when something was last removed from it; 0 if nothing was
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+    Index("conversations_of_principal", "project", "principal"),
+)
+
+rollups = Table(
+    "rollups",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False, unique=True),
+    _belongs_to("conversations", "conversation", index=True),
+    Column("first", Integer, nullable=False),
+    Column("last", Integer, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("used", Integer, nullable=False),
+)
+
+turns = Table(
+    "turns",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False, unique=True),
+    _belongs_to("conversations", "conversation"),
+    Column("number", Integer, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("answer", Text, nullable=False),
+    Column("asked_at", BigInteger, nullable=False),
+    Column("standalone", Text, nullable=False),
+    Column("abstained", Boolean, nullable=False),
+    Column("summary", Text, nullable=False),
+    Column("tags", Text, nullable=False),
+    Column("importance", Float, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("probe", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    _points_to("rollups", "rollup"),
+    UniqueConstraint("conversation", "number"),
+)
+
+turn_documents = Table(
+    "turn_documents",
+    metadata,
+    Column("turn", Key, ForeignKey("turns.ord", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("document", Text, nullable=False, index=True),  # its id
+)
+
+memory_vectors = Table(
+    "memory_vectors",
+    metadata,
+    Column("item", Text, primary_key=True),  # the id of a turn or of a rollup
+    Column("fingerprint", Text, primary_key=True),
+    _belongs_to("conversations", "conversation", index=True),
+    Column("vector", LargeBinary, nullable=False),
+)
+
+project_texts = Table(
+    "project_texts",
+    metadata,
+    Column("project", Key, ForeignKey("projects.ord", ondelete="CASCADE"), primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("text", Text, nullable=False),
+    Column("written_at", BigInteger, nullable=False),
+    Column("written_by", Text, nullable=False),
+)
+
+query_log = Table(
+    "query_log",
+    metadata,
+    _key(),
+    _belongs_to("projects", "project"),
+    Column("id", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("asked_at", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("question", Text, nullable=False),
+    Column("standalone", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    _points_to("conversations", "conversation"),
+    Column("k", Integer, nullable=False),
+    Column("chunks", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("profile", Text, nullable=False),
+    Column("retrieval_ms", Float, nullable=False),
+    Column("generation_ms", Float, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cost", BigInteger),  # in millionths of a millionth of a dollar: sums are exact
+    Column("error", Text, nullable=False),
+    Column("feedback", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    UniqueConstraint("project", "id"),
+    Index("query_log_by_time", "project", "asked_at"),
+)
+
+artifacts = Table(
+    "artifacts",
+    metadata,
+    _key(),
+    _belongs_to("projects", "project"),
+    Column("id", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+    Column("brief", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("sections", Text, nullable=False),
+    Column("sources", Text, nullable=False),
+    Column("usage", Text, nullable=False),
+    Column("problems", Text, nullable=False),
+    UniqueConstraint("project", "id"),
+)
+
+artifact_documents = Table(
+    "artifact_documents",
+    metadata,
+    Column("artifact", Key, ForeignKey("artifacts.ord", ondelete="CASCADE"), primary_key=True),
+    Column("document", Text, primary_key=True, index=True),  # its id
 )

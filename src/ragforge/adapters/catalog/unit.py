@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -21,8 +21,11 @@ from ragforge.ports import Clock
 Item = TypeVar("Item")
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 def milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
 
 
 def moment(value: int) -> datetime:
@@ -34,6 +37,11 @@ def batches(items: Iterable[Item], size: int = 500) -> Iterator[list[Item]]:
     iterator = iter(items)
     while batch := list(islice(iterator, size)):
         yield batch
+
+
+def storable(text: str) -> str:
+    """The text without what no database takes: NUL, and halves of characters."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def locator_columns(locator: Locator) -> dict[str, Any]:
@@ -94,6 +102,21 @@ class Session:
         if row is None or not scope.reaches(project):
             raise NotFound(f"no project {project!r}", hint="ragforge project ls shows what there is")
         return row
+
+    def still_there(self, project: int, documents: Iterable[str]) -> set[str]:
+        """Those of the ids that are a document's of this project, whoever may know of it."""
+        found: set[str] = set()
+        for batch in batches(sorted(set(documents))):
+            ids = sa.select(t.documents.c.id).where(t.documents.c.project == project, t.documents.c.id.in_(batch))
+            found |= set(self.execute(ids).scalars())
+        return found
+
+    def is_above(self, scope: Scope, project: int, document: str) -> bool:
+        """Whether this is a document of the project that the scope may not know of."""
+        found = sa.select(t.documents.c.ord).where(
+            t.documents.c.project == project, t.documents.c.id == document, ~cleared(scope)
+        )
+        return self.execute(found).first() is not None
 
     def lock(self, project: int) -> None:
         """On Postgres, changes of one project get their numbers one transaction after the other."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import tenacity
 
-from ragforge.adapters.embedders import background
+from ragforge.adapters import background
 from ragforge.adapters.embedders.pieces import merge, unit_length, windows
 from ragforge.adapters.embedders.records import ModelRecord, ProviderRecord, model_record, ollama_address, split_name
 from ragforge.adapters.embedders.tokenizer import FileTokenizer

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import tenacity
 
-from ragforge.adapters.embedders import background
+from ragforge.adapters import background
 from ragforge.adapters.embedders.provider import Patience
 from ragforge.domain.cancel import Cancel
 from ragforge.errors import MissingExtra, ProviderError, QuotaExceeded, RateLimited, UserError

@@ -14,8 +14,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from ragforge.domain.sentences import sentence_starts
 from ragforge.ingest.split.outline import CLOSER, GLUED, LINE, LINES, MIXED, NESTED, ROWS, SENTENCES, Outline
-from ragforge.ingest.split.sentences import sentence_starts
 
 _NOT_SPACE = re.compile(r"\S")
 _IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")

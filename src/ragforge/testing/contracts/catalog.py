@@ -31,11 +31,28 @@ from ragforge.domain.library import (
     Status,
     StoredText,
 )
+from ragforge.domain.records import ProjectTextKind
 from ragforge.domain.retrieval import Filters
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import NotAllowed, NotFound, Outdated, UserError
 from ragforge.operate.access import owner
-from ragforge.ports import Catalog, Changes, Documents, Embeddings, Evaluations, Jobs, Passages, Projects, Unit
+from ragforge.ports import (
+    Artifacts,
+    Catalog,
+    Changes,
+    Conversations,
+    Documents,
+    Embeddings,
+    Evaluations,
+    Jobs,
+    Passages,
+    Projects,
+    ProjectTexts,
+    QueryLog,
+    Unit,
+)
+from ragforge.testing import records
+from ragforge.testing.contracts.shelves import ShelfContract
 from ragforge.testing.shelf import (
     BROKEN,
     CARD,
@@ -77,20 +94,8 @@ def scope_of(*projects: str, clearance: Clearance = Clearance.RESTRICTED) -> Sco
     return replace(owner(), principal="guest", owner="guest", projects=frozenset(projects), clearance=clearance)
 
 
-class CatalogContract:
+class CatalogContract(ShelfContract):
     """The truth: what was published can be read, what was removed is gone, and nobody sees half of it."""
-
-    @pytest.fixture
-    def clock(self) -> ManualClock:
-        return ManualClock()
-
-    @pytest.fixture
-    def catalog(self, clock: ManualClock) -> Catalog:
-        raise NotImplementedError
-
-    @pytest.fixture
-    def shelf(self, catalog: Catalog) -> Shelf:
-        return Shelf.create(catalog)
 
     # -- projects
 
@@ -983,14 +988,58 @@ class CatalogContract:
             lambda u, s, p: u.evaluations.results(s, p, "run"),
             lambda u, s, p: u.jobs.enqueue(s, p, "add", {}),
             lambda u, s, p: u.jobs.all(s, p),
+            lambda u, s, p: u.conversations.begin(s, p, "title"),
+            lambda u, s, p: u.conversations.get(s, p, "c"),
+            lambda u, s, p: u.conversations.all(s, p),
+            lambda u, s, p: u.conversations.remove(s, p, "c"),
+            lambda u, s, p: u.conversations.add(s, p, records.turn("c"), "", None),
+            lambda u, s, p: u.conversations.turns(s, p, "c"),
+            lambda u, s, p: u.conversations.update(s, p, "t", summary="x"),
+            lambda u, s, p: u.conversations.remove_turn(s, p, "t"),
+            lambda u, s, p: u.conversations.roll(s, p, records.rollup("c", 1, 1), "", None),
+            lambda u, s, p: u.conversations.unroll(s, p, "r"),
+            lambda u, s, p: u.conversations.rollups(s, p, "c"),
+            lambda u, s, p: u.conversations.recalled(s, p, ["r"]),
+            lambda u, s, p: u.conversations.vectors(s, p, "c", "f"),
+            lambda u, s, p: u.conversations.unembedded(s, p, "c", "f"),
+            lambda u, s, p: u.conversations.put_vector(s, p, "t", "f", b"0000"),
+            lambda u, s, p: u.conversations.forget_document(s, p, document),
+            lambda u, s, p: u.texts.read(s, p, ProjectTextKind.HARD_RULES),
+            lambda u, s, p: u.texts.write(s, p, ProjectTextKind.HARD_RULES, "x"),
+            lambda u, s, p: u.texts.versions(s, p, ProjectTextKind.HARD_RULES),
+            lambda u, s, p: u.log.add(s, p, records.entry()),
+            lambda u, s, p: u.log.all(s, p, 1),
+            lambda u, s, p: u.log.get(s, p, "e"),
+            lambda u, s, p: u.log.mark(s, p, "e", "good", ""),
+            lambda u, s, p: u.log.spent(s, p, "day"),
+            lambda u, s, p: u.log.prune(s, p, _NOW),
+            lambda u, s, p: u.artifacts.put(s, p, records.artifact()),
+            lambda u, s, p: u.artifacts.get(s, p, "a"),
+            lambda u, s, p: u.artifacts.all(s, p),
+            lambda u, s, p: u.artifacts.remove(s, p, "a"),
+            lambda u, s, p: u.artifacts.forget_document(s, p, document),
         ]
 
     def test_every_function_that_takes_a_project_is_tried(self) -> None:
-        tried = {name for use in self.uses_of_a_project("") for name in use.__code__.co_names}
-        for part in (Projects, Documents, Embeddings, Changes, Passages, Jobs, Evaluations):
-            for name, function in vars(part).items():
+        tried = {use.__code__.co_names[:2] for use in self.uses_of_a_project("")}
+        tried |= {use.__code__.co_names[1:3] for use in self.uses_of_a_project("")}  # inside list(...)
+        parts = {
+            "projects": Projects,
+            "documents": Documents,
+            "embeddings": Embeddings,
+            "changes": Changes,
+            "passages": Passages,
+            "jobs": Jobs,
+            "evaluations": Evaluations,
+            "conversations": Conversations,
+            "texts": ProjectTexts,
+            "log": QueryLog,
+            "artifacts": Artifacts,
+        }
+        for part, port in parts.items():
+            for name, function in vars(port).items():
                 if not name.startswith("_") and "project" in inspect.signature(function).parameters:
-                    assert name in tried, f"{part.__name__}.{name}"
+                    assert (part, name) in tried, f"{port.__name__}.{name}"
 
     def test_documents_of_a_foreign_project_are_not_reached_through_ones_own(self, shelf: Shelf) -> None:
         mine = Shelf.create(shelf.catalog, "mine")

@@ -6,8 +6,10 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine, Iterator
 from concurrent.futures import CancelledError, wait
+from contextlib import aclosing
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from ragforge.domain.cancel import Cancel, Cancelled
@@ -16,6 +18,13 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 0.05
 _CLEAN_UP_SECONDS = 2
+_AHEAD = 64
+"""Pieces of a stream that wait for their reader, at most."""
+
+
+class _End:
+    """Behind the last piece."""
+
 
 _lock = threading.Lock()
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
@@ -35,6 +44,37 @@ def run(work: Coroutine[Any, Any, T], cancel: Cancel) -> T:
         return future.result()
     except CancelledError:
         raise Cancelled from None
+
+
+def stream(source: AsyncGenerator[T, None], cancel: Cancel) -> Iterator[T]:
+    """The pieces of a source on the background loop, as they come. Closing the iterator, or a cancel, stops it."""
+    loop, room = _loop(), asyncio.Semaphore(_AHEAD)
+    pieces: SimpleQueue[T | _End] = SimpleQueue()
+
+    async def pump() -> None:
+        async with aclosing(source):
+            async for piece in source:
+                await room.acquire()
+                pieces.put(piece)
+
+    future = asyncio.run_coroutine_threadsafe(pump(), loop)
+    future.add_done_callback(lambda _: pieces.put(_End()))
+    try:
+        while True:
+            cancel.check()
+            try:
+                piece = pieces.get(timeout=_POLL_SECONDS)
+            except Empty:
+                continue
+            if isinstance(piece, _End):
+                break
+            loop.call_soon_threadsafe(room.release)
+            yield piece
+        future.result()
+    except CancelledError:
+        raise Cancelled from None
+    finally:
+        future.cancel()  # one that is done does not mind
 
 
 def _loop() -> asyncio.AbstractEventLoop:

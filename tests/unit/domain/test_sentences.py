@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragforge.ingest.split.sentences import sentence_starts
+from ragforge.domain.sentences import sentence_starts
 
 
 def sentences(text: str) -> list[str]:

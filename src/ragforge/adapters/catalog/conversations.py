@@ -1,0 +1,410 @@
+"""Conversations: turns, the rollups that stand for old ones, and the vectors of both.
+
+A conversation belongs to the principal who began it; to all others it is not there. What is made from a turn goes
+with it: its vector, the rollup that tells of it, and later questions that were rewritten with its words.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Row
+
+from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.unit import Session, batches, milliseconds, moment, storable
+from ragforge.domain.access import Scope
+from ragforge.domain.conversation import FORGOTTEN_ANSWER, Conversation, Rollup, Turn
+from ragforge.errors import NotFound, Outdated, UserError
+
+
+class SqlConversations:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def begin(self, scope: Scope, project: str, title: str) -> Conversation:
+        session, row = self._session, self._session.project(scope, project)
+        (key,) = session.keys(t.conversations, 1)
+        now = session.now()
+        facts = {
+            "ord": key,
+            "id": secrets.token_hex(8),
+            "project": row.ord,
+            "principal": scope.principal,
+            "title": storable(title),
+            "last": 0,
+            "cut_at": 0,
+            "created_at": now,
+            "updated_at": now,
+        }
+        session.insert(t.conversations, [facts])
+        return self.get(scope, project, str(facts["id"]))
+
+    def get(self, scope: Scope, project: str, conversation: str) -> Conversation:
+        return _conversation(self._visible(scope, project, conversation), project)
+
+    def all(self, scope: Scope, project: str) -> list[Conversation]:
+        """The principal's own, the one that was spoken in last first."""
+        newest_first = self._own(scope, project).order_by(
+            t.conversations.c.updated_at.desc(), t.conversations.c.ord.desc()
+        )
+        return [_conversation(row, project) for row in self._session.execute(newest_first)]
+
+    def remove(self, scope: Scope, project: str, conversation: str) -> None:
+        """Remove it with its turns, rollups and vectors; the log keeps the questions, but not where they were asked."""
+        key = self._locked(scope, project, conversation)
+        _forget_rewrites(self._session, key, 0)
+        self._session.execute(sa.delete(t.conversations).where(t.conversations.c.ord == key))
+
+    # -- turns
+
+    def add(self, scope: Scope, project: str, turn: Turn, fingerprint: str, vector: bytes | None) -> Turn:
+        """Store a turn under the next number, which is never given twice.
+
+        If a document it cites was removed while the answer was written, only the question is stored.
+        """
+        session, row = self._session, self._session.project(scope, project)
+        key = self._locked(scope, project, turn.conversation)
+        known = session.still_there(row.ord, turn.documents)
+        forgotten = known != set(turn.documents)
+        next_number = (
+            sa.update(t.conversations)
+            .where(t.conversations.c.ord == key)
+            .values(last=t.conversations.c.last + 1, updated_at=session.now())
+            .returning(t.conversations.c.last)
+        )
+        number = session.execute(next_number).scalar_one()
+        (turn_key,) = session.keys(t.turns, 1)
+        facts = {"ord": turn_key, "conversation": key, "number": number, **_turn_row(turn)}
+        session.insert(t.turns, [facts | _FORGOTTEN if forgotten else facts])
+        cited = [document for document in dict.fromkeys(turn.documents) if document in known]
+        session.insert(
+            t.turn_documents,
+            [{"turn": turn_key, "position": place, "document": document} for place, document in enumerate(cited)],
+        )
+        if vector is not None and not forgotten:
+            self._put_vector(key, turn.id, fingerprint, vector)
+        (added,) = self._turns(key, t.turns.c.ord == turn_key)
+        return added
+
+    def turns(self, scope: Scope, project: str, conversation: str) -> list[Turn]:
+        """All of them, in their order; also those that a rollup stands for."""
+        return self._turns(self._visible(scope, project, conversation).ord)
+
+    def update(
+        self,
+        scope: Scope,
+        project: str,
+        turn: str,
+        *,
+        summary: str | None = None,
+        tags: Sequence[str] | None = None,
+        importance: float | None = None,
+    ) -> None:
+        """Change what is given. A turn without its answer takes no summary and no tags: they were made from it."""
+        found = self._turn(scope, project, turn)
+        forgotten = found.answer == FORGOTTEN_ANSWER
+        values: dict[str, Any] = {}
+        if summary is not None and not forgotten:
+            values["summary"] = storable(summary)
+        if tags is not None and not forgotten:
+            values["tags"] = _list_text(tags)
+        if importance is not None:
+            if not 0 <= importance <= 1:
+                raise UserError(f"importance {importance} is not between 0 and 1", hint="1 keeps a turn from fading")
+            values["importance"] = importance
+        if values:
+            self._session.execute(sa.update(t.turns).where(t.turns.c.ord == found.ord).values(values))
+
+    def remove_turn(self, scope: Scope, project: str, turn: str) -> None:
+        """Remove it with its vector; a rollup that tells of it goes too, and its other turns stand for themselves."""
+        found = self._turn(scope, project, turn)
+        _drop_vectors(self._session, [found.id])
+        _drop_rollups(self._session, [found.rollup])
+        _cut(self._session, found.conversation, found.number)
+        self._session.execute(sa.delete(t.turns).where(t.turns.c.ord == found.ord))
+
+    def forget_document(self, scope: Scope, project: str, document: str) -> int:
+        """Of turns that cite the document, whoever asked, keep the question only. Returns how many there were."""
+        session, row = self._session, self._session.project(scope, project)
+        session.lock(row.ord)
+        return 0 if session.is_above(scope, row.ord, document) else forget_in_turns(session, row.ord, [document])
+
+    # -- rollups
+
+    def roll(self, scope: Scope, project: str, rollup: Rollup, fingerprint: str, vector: bytes | None) -> None:
+        """Let the rollup stand for the turns of its span.
+
+        Refused if there are none, if another one stands for some, and if something was removed from the conversation
+        since `made_at`, the time at which its turns were read: the summary might still tell of it.
+        """
+        session, key = self._session, self._locked(scope, project, rollup.conversation)
+        cut_at = session.execute(sa.select(t.conversations.c.cut_at).where(t.conversations.c.ord == key)).scalar_one()
+        span = (t.turns.c.conversation == key, t.turns.c.number.between(rollup.first, rollup.last))
+        rolled = list(session.execute(sa.select(t.turns.c.rollup).where(*span)).scalars())
+        if not rolled or any(other is not None for other in rolled) or milliseconds(rollup.made_at) < cut_at:
+            raise Outdated("these turns were removed or rolled up meanwhile", hint="read the conversation again")
+        (rollup_key,) = session.keys(t.rollups, 1)
+        session.insert(t.rollups, [{"ord": rollup_key, "conversation": key, **_rollup_row(rollup)}])
+        session.execute(sa.update(t.turns).where(*span).values(rollup=rollup_key))
+        if vector is not None:
+            self._put_vector(key, rollup.id, fingerprint, vector)
+
+    def unroll(self, scope: Scope, project: str, rollup: str) -> None:
+        """Remove a rollup; its turns stand for themselves again."""
+        key, _ = self._item(scope, project, t.rollups, rollup)
+        _drop_rollups(self._session, [key])
+
+    def rollups(self, scope: Scope, project: str, conversation: str) -> list[Rollup]:
+        """In the order of their spans."""
+        key = self._visible(scope, project, conversation).ord
+        found = sa.select(t.rollups).where(t.rollups.c.conversation == key).order_by(t.rollups.c.first)
+        return [_rollup(row, conversation) for row in self._session.execute(found)]
+
+    def recalled(self, scope: Scope, project: str, rollups: Collection[str]) -> None:
+        """Count that these were of use; what is gone meanwhile is passed over."""
+        own = self._own(scope, project).with_only_columns(t.conversations.c.ord)
+        for batch in batches(sorted(set(rollups))):
+            self._session.execute(
+                sa.update(t.rollups)
+                .where(t.rollups.c.id.in_(batch), t.rollups.c.conversation.in_(own))
+                .values(used=t.rollups.c.used + 1)
+            )
+
+    # -- vectors
+
+    def vectors(self, scope: Scope, project: str, conversation: str, fingerprint: str) -> dict[str, bytes]:
+        """By the id of the turn or rollup."""
+        key = self._visible(scope, project, conversation).ord
+        found = sa.select(t.memory_vectors.c.item, t.memory_vectors.c.vector).where(
+            t.memory_vectors.c.conversation == key, t.memory_vectors.c.fingerprint == fingerprint
+        )
+        return {row.item: bytes(row.vector) for row in self._session.execute(found)}
+
+    def unembedded(self, scope: Scope, project: str, conversation: str, fingerprint: str) -> list[str]:
+        """Turns with their answer, and rollups, that have no vector of this model yet, in their order."""
+        key = self._visible(scope, project, conversation).ord
+        said = self._unembedded(t.turns, key, fingerprint).where(t.turns.c.answer != FORGOTTEN_ANSWER)
+        made = self._unembedded(t.rollups, key, fingerprint)
+        statements = (said.order_by(t.turns.c.number), made.order_by(t.rollups.c.first))
+        return [id for statement in statements for id in self._session.execute(statement).scalars()]
+
+    def _unembedded(self, table: sa.Table, conversation: int, fingerprint: str) -> sa.Select[Any]:
+        vector = sa.exists().where(t.memory_vectors.c.item == table.c.id, t.memory_vectors.c.fingerprint == fingerprint)
+        return sa.select(table.c.id).where(table.c.conversation == conversation, ~vector)
+
+    def put_vector(self, scope: Scope, project: str, id: str, fingerprint: str, vector: bytes) -> None:
+        """The vector of a turn or rollup that is still there, in place of an older one of this model.
+
+        A turn that lost its answer takes none: it was made from that.
+        """
+        session = self._session
+        is_turn = session.execute(sa.select(t.turns.c.ord).where(t.turns.c.id == id)).first() is not None
+        key, conversation = self._item(scope, project, t.turns if is_turn else t.rollups, id)
+        if is_turn and session.execute(_forgotten(key)).first():
+            return
+        self._put_vector(conversation, id, fingerprint, vector)
+
+    def _put_vector(self, conversation: int, id: str, fingerprint: str, vector: bytes) -> None:
+        same = (t.memory_vectors.c.item == id, t.memory_vectors.c.fingerprint == fingerprint)
+        self._session.execute(sa.delete(t.memory_vectors).where(*same))
+        facts = {"item": id, "fingerprint": fingerprint, "conversation": conversation, "vector": vector}
+        self._session.insert(t.memory_vectors, [facts])
+
+    # -- what the scope may reach
+
+    def _own(self, scope: Scope, project: str) -> sa.Select[Any]:
+        row = self._session.project(scope, project)
+        counted = sa.select(sa.func.count()).where(t.turns.c.conversation == t.conversations.c.ord).scalar_subquery()
+        return sa.select(t.conversations, counted.label("turns")).where(
+            t.conversations.c.project == row.ord, t.conversations.c.principal == scope.principal
+        )
+
+    def _visible(self, scope: Scope, project: str, conversation: str) -> Row[Any]:
+        """Its row, if it is the principal's. Another's and a missing one look the same."""
+        own = self._own(scope, project).where(t.conversations.c.id == conversation)
+        row = self._session.execute(own).one_or_none()
+        if row is None:
+            raise NotFound(f"no conversation {conversation!r}", hint="ragforge chat ls shows yours")
+        return row
+
+    def _locked(self, scope: Scope, project: str, conversation: str) -> int:
+        """Its key, for a change: one transaction after the other, so that none works on what another removes."""
+        self._session.lock(self._session.project(scope, project).ord)
+        return int(self._visible(scope, project, conversation).ord)
+
+    def _item(self, scope: Scope, project: str, table: sa.Table, id: str) -> tuple[int, int]:
+        """The keys of a turn or rollup and of its conversation, for a change."""
+        self._session.lock(self._session.project(scope, project).ord)
+        own = self._own(scope, project).with_only_columns(t.conversations.c.ord)
+        found = sa.select(table.c.ord, table.c.conversation).where(table.c.id == id, table.c.conversation.in_(own))
+        row = self._session.execute(found).one_or_none()
+        if row is None:
+            raise NotFound(f"no {table.name.removesuffix('s')} {id!r}", hint="it may have been removed meanwhile")
+        return row.ord, row.conversation
+
+    def _turn(self, scope: Scope, project: str, turn: str) -> Row[Any]:
+        key, _ = self._item(scope, project, t.turns, turn)
+        return self._session.execute(sa.select(t.turns).where(t.turns.c.ord == key)).one()
+
+    def _turns(self, conversation: int, *where: sa.ColumnElement[bool]) -> list[Turn]:
+        found = (
+            sa.select(t.turns, t.conversations.c.id.label("in_conversation"), t.rollups.c.id.label("rolled_into"))
+            .join(t.conversations, t.conversations.c.ord == t.turns.c.conversation)
+            .outerjoin(t.rollups, t.rollups.c.ord == t.turns.c.rollup)
+            .where(t.turns.c.conversation == conversation, *where)
+            .order_by(t.turns.c.number)
+        )
+        cited = (
+            sa.select(t.turn_documents.c.turn, t.turn_documents.c.document)
+            .join(t.turns, t.turns.c.ord == t.turn_documents.c.turn)
+            .where(t.turns.c.conversation == conversation, *where)
+            .order_by(t.turn_documents.c.turn, t.turn_documents.c.position)
+        )
+        documents: dict[int, list[str]] = defaultdict(list)
+        for row in self._session.execute(cited):
+            documents[row.turn].append(row.document)
+        return [_turn(row, documents[row.ord]) for row in self._session.execute(found)]
+
+
+def forget_in_turns(session: Session, project: int, documents: Sequence[str]) -> int:
+    """Of the project's turns that cite one of the documents, keep the question only. Returns how many there were."""
+    cited = (
+        sa.select(t.turns.c.ord, t.turns.c.id, t.turns.c.conversation, t.turns.c.number, t.turns.c.rollup)
+        .join(t.conversations, t.conversations.c.ord == t.turns.c.conversation)
+        .where(t.conversations.c.project == project)
+    )
+    forgotten = 0
+    for some in batches(documents):
+        citing = sa.select(t.turn_documents.c.turn).where(t.turn_documents.c.document.in_(some))
+        found = session.execute(cited.where(t.turns.c.ord.in_(citing))).all()
+        for batch in batches(found):
+            keys = [row.ord for row in batch]
+            session.execute(sa.update(t.turns).where(t.turns.c.ord.in_(keys)).values(_FORGOTTEN))
+            session.execute(
+                sa.delete(t.turn_documents).where(
+                    t.turn_documents.c.turn.in_(keys), t.turn_documents.c.document.in_(some)
+                )
+            )
+            _drop_vectors(session, [row.id for row in batch])
+            _drop_rollups(session, [row.rollup for row in batch])
+        firsts: dict[int, int] = {}
+        for row in found:
+            firsts[row.conversation] = min(row.number, firsts.get(row.conversation, row.number))
+        for conversation, number in firsts.items():
+            _cut(session, conversation, number)
+        forgotten += len(found)
+    return forgotten
+
+
+_FORGOTTEN = {"answer": FORGOTTEN_ANSWER, "standalone": "", "summary": "", "tags": "[]"}
+
+
+def _forgotten(turn: int) -> sa.Select[Any]:
+    return sa.select(t.turns.c.ord).where(t.turns.c.ord == turn, t.turns.c.answer == FORGOTTEN_ANSWER)
+
+
+def _cut(session: Session, conversation: int, number: int) -> None:
+    """A turn went, or its answer: what was made from it meanwhile comes too late."""
+    _forget_rewrites(session, conversation, number)
+    cut = sa.update(t.conversations).where(t.conversations.c.ord == conversation)
+    session.execute(cut.values(cut_at=session.now()))
+
+
+def _forget_rewrites(session: Session, conversation: int, number: int) -> None:
+    """Later questions were rewritten with words of what was said before; only what was typed stays."""
+    later = (t.turns.c.conversation == conversation, t.turns.c.number > number)
+    session.execute(sa.update(t.turns).where(*later).values(standalone=""))
+    session.execute(sa.update(t.query_log).where(t.query_log.c.conversation == conversation).values(standalone=""))
+
+
+def _drop_rollups(session: Session, keys: Iterable[int | None]) -> None:
+    """Remove rollups with their vectors; their turns lose the link by themselves."""
+    for batch in batches({key for key in keys if key is not None}):
+        ids = session.execute(sa.select(t.rollups.c.id).where(t.rollups.c.ord.in_(batch))).scalars()
+        _drop_vectors(session, list(ids))
+        session.execute(sa.delete(t.rollups).where(t.rollups.c.ord.in_(batch)))
+
+
+def _drop_vectors(session: Session, ids: Iterable[str]) -> None:
+    for batch in batches(ids):
+        session.execute(sa.delete(t.memory_vectors).where(t.memory_vectors.c.item.in_(batch)))
+
+
+def _list_text(items: Sequence[str]) -> str:
+    return storable(json.dumps(list(items), ensure_ascii=False))
+
+
+def _conversation(row: Row[Any], project: str) -> Conversation:
+    return Conversation(row.id, project, row.title, row.turns, moment(row.created_at), moment(row.updated_at))
+
+
+def _turn_row(turn: Turn) -> dict[str, Any]:
+    return {
+        "id": turn.id,
+        "question": storable(turn.question),
+        "answer": storable(turn.answer),
+        "asked_at": milliseconds(turn.asked_at),
+        "standalone": storable(turn.standalone),
+        "abstained": turn.abstained,
+        "summary": storable(turn.summary),
+        "tags": _list_text(turn.tags),
+        "importance": turn.importance,
+        "tokens": turn.tokens,
+        "source": turn.source,
+        "probe": storable(turn.probe),
+        "mode": turn.mode,
+    }
+
+
+def _turn(row: Row[Any], documents: Sequence[str]) -> Turn:
+    return Turn(
+        id=row.id,
+        conversation=row.in_conversation,
+        number=row.number,
+        question=row.question,
+        answer=row.answer,
+        asked_at=moment(row.asked_at),
+        standalone=row.standalone,
+        abstained=row.abstained,
+        summary=row.summary,
+        tags=tuple(json.loads(row.tags)),
+        importance=row.importance,
+        tokens=row.tokens,
+        documents=tuple(documents),
+        source=row.source,
+        probe=row.probe,
+        mode=row.mode,
+        rolled_into=row.rolled_into or "",
+    )
+
+
+def _rollup_row(rollup: Rollup) -> dict[str, Any]:
+    return {
+        "id": rollup.id,
+        "first": rollup.first,
+        "last": rollup.last,
+        "title": storable(rollup.title),
+        "text": storable(rollup.text),
+        "made_at": milliseconds(rollup.made_at),
+        "tokens": rollup.tokens,
+        "used": rollup.used,
+    }
+
+
+def _rollup(row: Row[Any], conversation: str) -> Rollup:
+    return Rollup(
+        id=row.id,
+        conversation=conversation,
+        first=row.first,
+        last=row.last,
+        title=row.title,
+        text=row.text,
+        made_at=moment(row.made_at),
+        tokens=row.tokens,
+        used=row.used,
+    )

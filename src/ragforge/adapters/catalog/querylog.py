@@ -1,0 +1,181 @@
+"""The query log. It keeps questions, figures and ids, and nothing of a document's text.
+
+Who reaches single projects sees their own questions; who reaches all sees everybody's. Sums are the project's.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import Row
+
+from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.unit import Session, milliseconds, moment, storable
+from ragforge.domain.access import Scope
+from ragforge.domain.records import LogEntry, Spent
+from ragforge.errors import NotFound, UserError
+
+_UNITS_PER_DOLLAR = Decimal(10) ** 12
+_DAY = 86_400_000
+
+_GROUPS: dict[str, sa.ColumnElement[Any]] = {
+    "model": t.query_log.c.model,
+    "profile": t.query_log.c.profile,
+    "day": t.query_log.c.asked_at // sa.literal_column(str(_DAY), sa.BigInteger),
+}
+
+
+class SqlQueryLog:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def add(self, scope: Scope, project: str, entry: LogEntry) -> None:
+        """Write an entry down; the same one again changes nothing. A conversation that is gone is left empty."""
+        session, row = self._session, self._session.project(scope, project)
+        session.lock(row.ord)
+        conversation = sa.select(t.conversations.c.ord).where(
+            t.conversations.c.project == row.ord,
+            t.conversations.c.principal == scope.principal,
+            t.conversations.c.id == entry.conversation,
+        )
+        (key,) = session.keys(t.query_log, 1)
+        place = {"ord": key, "project": row.ord, "principal": scope.principal}
+        link = {"conversation": session.execute(conversation).scalar_one_or_none()}
+        session.insert_new(t.query_log, [place | link | _row(entry)])
+
+    def all(self, scope: Scope, project: str, limit: int, since: datetime | None = None) -> list[LogEntry]:
+        """The newest entries, newest first."""
+        newest_first = self._seen(scope, project, since).order_by(
+            t.query_log.c.asked_at.desc(), t.query_log.c.ord.desc()
+        )
+        return [_entry(row) for row in self._session.execute(newest_first.limit(limit))]
+
+    def get(self, scope: Scope, project: str, id: str) -> LogEntry:
+        row = self._session.execute(self._seen(scope, project).where(t.query_log.c.id == id)).one_or_none()
+        if row is None:
+            raise NotFound(f"no question {id!r} in the log", hint="it may have been pruned, or the log was off")
+        return _entry(row)
+
+    def mark(self, scope: Scope, project: str, id: str, feedback: str, note: str) -> None:
+        """What a person thought of the answer, in place of an earlier mark."""
+        if feedback not in ("good", "bad", ""):
+            raise UserError(f"feedback {feedback!r} is not known", hint="good, bad, or empty to take it back")
+        row = self._session.project(scope, project)
+        self.get(scope, project, id)
+        self._session.execute(
+            sa.update(t.query_log)
+            .where(t.query_log.c.project == row.ord, t.query_log.c.id == id)
+            .values(feedback=feedback, note=storable(note))
+        )
+
+    def spent(self, scope: Scope, project: str, by: str, since: datetime | None = None) -> list[Spent]:
+        """Sums by `model`, `profile` or `day` (in UTC), in the order of their names."""
+        row = self._session.project(scope, project)
+        group = _GROUPS.get(by)
+        if group is None:
+            raise UserError(f"cannot sum by {by!r}", hint=f"choose one of {', '.join(_GROUPS)}")
+        log = t.query_log.c
+        sums = (
+            sa.select(
+                group.label("name"),
+                sa.func.count().label("questions"),
+                sa.func.sum(log.input_tokens).label("input_tokens"),
+                sa.func.sum(log.output_tokens).label("output_tokens"),
+                sa.func.sum(log.cost).label("cost"),
+            )
+            .where(log.project == row.ord, *_from(since))
+            .group_by(group)
+        )
+        found = [
+            Spent(
+                moment(int(each.name) * _DAY).date().isoformat() if by == "day" else each.name,
+                each.questions,
+                int(each.input_tokens),
+                int(each.output_tokens),
+                _dollars(each.cost),
+            )
+            for each in self._session.execute(sums)
+        ]
+        return sorted(found, key=lambda spent: spent.name)
+
+    def prune(self, scope: Scope, project: str, before: datetime) -> int:
+        """Remove entries older than this, of those the scope sees. Returns how many."""
+        old = (
+            self._seen(scope, project)
+            .with_only_columns(t.query_log.c.ord)
+            .where(t.query_log.c.asked_at < milliseconds(before))
+        )
+        return self._session.execute(sa.delete(t.query_log).where(t.query_log.c.ord.in_(old))).rowcount
+
+    def _seen(self, scope: Scope, project: str, since: datetime | None = None) -> sa.Select[Any]:
+        row = self._session.project(scope, project)
+        anybodys = scope.projects is None
+        return (
+            sa.select(t.query_log, t.conversations.c.id.label("in_conversation"))
+            .select_from(t.query_log)
+            .outerjoin(t.conversations, t.conversations.c.ord == t.query_log.c.conversation)
+            .where(
+                t.query_log.c.project == row.ord,
+                sa.true() if anybodys else t.query_log.c.principal == scope.principal,
+                *_from(since),
+            )
+        )
+
+
+def _from(since: datetime | None) -> list[sa.ColumnElement[bool]]:
+    return [] if since is None else [t.query_log.c.asked_at >= milliseconds(since)]
+
+
+def _dollars(units: int | None) -> Decimal | None:
+    return None if units is None else Decimal(int(units)) / _UNITS_PER_DOLLAR
+
+
+def _row(entry: LogEntry) -> dict[str, Any]:
+    return {
+        "id": entry.id,
+        "asked_at": milliseconds(entry.asked_at),
+        "kind": entry.kind,
+        "question": storable(entry.question),
+        "standalone": storable(entry.standalone),
+        "agent": entry.agent,
+        "k": entry.k,
+        "chunks": json.dumps(entry.chunks),
+        "model": entry.model,
+        "profile": entry.profile,
+        "retrieval_ms": entry.retrieval_ms,
+        "generation_ms": entry.generation_ms,
+        "input_tokens": entry.input_tokens,
+        "output_tokens": entry.output_tokens,
+        "cost": None if entry.cost is None else int((entry.cost * _UNITS_PER_DOLLAR).to_integral_value()),
+        "error": storable(entry.error),
+        "feedback": entry.feedback,
+        "note": storable(entry.note),
+    }
+
+
+def _entry(row: Row[Any]) -> LogEntry:
+    return LogEntry(
+        id=row.id,
+        asked_at=moment(row.asked_at),
+        kind=row.kind,
+        question=row.question,
+        standalone=row.standalone,
+        agent=row.agent,
+        conversation=row.in_conversation or "",
+        k=row.k,
+        chunks=tuple((chunk, score) for chunk, score in json.loads(row.chunks)),
+        model=row.model,
+        profile=row.profile,
+        retrieval_ms=row.retrieval_ms,
+        generation_ms=row.generation_ms,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cost=_dollars(row.cost),
+        error=row.error,
+        feedback=row.feedback,
+        note=row.note,
+    )

@@ -1,0 +1,353 @@
+"""Documents made from a project, section by section: what is searched, how it is written down, numbered and rendered.
+
+Nothing is invented: what a model writes stays only where it cites a passage it was given, and a section that has none
+is open, with what to add. `[n]` is numbered over the whole document, in the order of reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+
+from ragforge.answer.outline import HEADING, SOURCES, Outline, Part, fence_after, headings
+from ragforge.answer.quote import Quoted
+from ragforge.answer.weigh import Groups, TermsOf, covered
+from ragforge.domain.answers import Citation
+from ragforge.domain.prompts import PromptParts, Shape, Source
+from ragforge.domain.records import Artifact, ArtifactSection
+from ragforge.domain.retrieval import ContextBlock, Retrieved
+from ragforge.domain.sentences import sentence_starts
+
+MOST_SOURCES = 10
+"""Passages that one section is written from."""
+ENOUGH = 0.5
+"""Evidence that a section needs: the questions of an outline are short, and hold common words."""
+_TOPIC_WORDS = 16
+_UNPROVED = " (unproved)"
+"""After a marker whose passage does not bear the sentence out."""
+_UNDERLINE = re.compile(r"[ ]{0,3}(?:=+|-{2,}|\*{3,}|_{3,})[ \t]*$")
+_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+")
+_ROW = re.compile(r"[ \t]*\|")
+_RULE_ROW = re.compile(r"[ \t]*\|?[ \t:|-]+$")
+_ENDED = re.compile(r"[.!?…。！？][\"'”’»)*_]*(?:\s*\[\d+\])+\Z")
+"""A sentence, and markers after its end."""
+_TABLE_ROW = re.compile(r"\|[^\n]*\|")
+_NOT_PROSE = re.compile(r"\n(?![^\W_])| = |[{};:]\n|\n\d{1,9}[.)] ")
+"""A line that is indented or marked, or looks like code."""
+_SPECIAL = re.compile(r"([\\`*_\[\]<>#|!&~$])")
+
+
+# -- what is searched, and what a section is written from
+
+
+def topic(brief: str) -> str:
+    """The first words of a brief: enough to search by, where all of it would drown the question."""
+    line = next((line.strip() for line in brief.splitlines() if line.strip()), "")
+    return " ".join(line.split()[:_TOPIC_WORDS])
+
+
+def narrowed(question: str, brief: str) -> str:
+    """A section's question with what the document is about."""
+    about = topic(brief)
+    return f"{question} ({about})" if about else question
+
+
+def titled(found: Retrieved, groups: Groups, terms_of: TermsOf) -> tuple[ContextBlock, ...]:
+    """The blocks whose heading or file's name holds all the words: what stands below “Risks” tells the risks."""
+    blocks = []
+    for block in found.context:
+        lines = (block.name, *block.locator.path, *(heading for _, heading, _ in headings(block.text)))
+        if any(_holds(groups, terms, 1.0) for terms in terms_of(lines)):
+            blocks.append(block)
+    return tuple(blocks)
+
+
+def telling(
+    quotes: Iterable[Quoted], sources: Sequence[Source], groups: Groups, terms_of: TermsOf
+) -> Iterator[tuple[Quoted, Source]]:
+    """Those quotations that hold at least half of the words, themselves or in what stands above them."""
+    by_number = {source.number: source for source in sources}
+    for quote in quotes:
+        source = by_number[quote.source]
+        above = [heading for _, heading, _ in headings(source.text[: quote.start])][-1:] or source.locator.path[-1:]
+        (terms,) = terms_of([" ".join((source.name, *above, quote.text))])
+        if _holds(groups, terms, 0.5):
+            yield quote, source
+
+
+def _holds(groups: Groups, terms: Iterable[str], part: float) -> bool:
+    return bool(groups) and covered(groups, [1.0] * len(groups), frozenset(terms)) >= part
+
+
+def passages_of(found: Sequence[Sequence[ContextBlock]]) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """The best passages of several searches in turn, numbered; and the names of those there is no room for."""
+    blocks: dict[tuple[str, str], ContextBlock] = {}
+    for row in zip_longest(*found):
+        for block in row:
+            if block is not None:
+                blocks.setdefault((block.document, block.text), block)
+    every = list(blocks.values())
+    sources = tuple(source_of(number, block) for number, block in enumerate(every[:MOST_SOURCES], start=1))
+    return sources, tuple(dict.fromkeys(block.name for block in every[MOST_SOURCES:]))
+
+
+def source_of(number: int, block: ContextBlock) -> Source:
+    """A block of context under the number by which it is cited."""
+    return Source(
+        number=number,
+        chunk=block.best or block.chunks[0],
+        chunks=block.chunks,
+        document=block.document,
+        name=block.name,
+        locator=block.locator,
+        checksum=block.checksum,
+        score=block.score,
+        text=block.text,
+        tokens=block.tokens,
+        spans=block.spans,
+    )
+
+
+def prompt_parts(
+    outline: Outline, part: Part, title: str, brief: str, persona: str, sources: tuple[Source, ...]
+) -> PromptParts:
+    """What a model is told in order to write one section."""
+    asked = f"Write the section “{part.heading}” of the document “{title}”. {part.says}".strip()
+    others = ", ".join(each.heading for each in outline.parts if each is not part)
+    return PromptParts(
+        task=f"{asked}\n\nWhat the document is for:\n{brief.strip()}" if brief.strip() else asked,
+        shape=Shape(" ".join(part.questions), "write", headers=(part.heading,)),
+        persona=persona,
+        sources=sources,
+        output=(
+            "The text of this one section as Markdown: paragraphs, lists or a table, without any heading, without an "
+            "introduction. Every paragraph, list item and table row ends with the numbers of its sources, as [1] or "
+            f"[2][3]; what cites no source is removed. These sections are written apart: {others or 'none'}."
+        ),
+    )
+
+
+# -- how it is written down
+
+
+def bullets(quotes: Iterable[Quoted]) -> str:
+    """Sentences of the sources as they stand there, one list item for each, with their markers."""
+    return "\n".join(_bullet(quote) for quote in quotes)
+
+
+def _bullet(quote: Quoted) -> str:
+    text = quote.text.strip()
+    if _TABLE_ROW.fullmatch(text):
+        text = ", ".join(cell for cell in map(str.strip, text.strip("|").split("|")) if cell)
+    elif not _NOT_PROSE.search(text):
+        text = " ".join(text.split())  # only the lines were wrapped
+    first, *rest = text.split("\n")
+    fence = ""
+    for line in (first, *rest):
+        fence = fence_after(fence, line)
+    lines = [f"- {_ITEM.sub('', first)}", *(f"  {line}" if line.strip() else "" for line in rest)]
+    if fence:  # the quotation ends inside of code
+        lines.append(f"  {fence}")
+    ends_code = fence or (rest and fence_after("", rest[-1]))
+    return "\n".join([*lines, f"  [{quote.source}]"]) if ends_code else "\n".join(lines) + f" [{quote.source}]"
+
+
+def new_quotes(quotes: Iterable[tuple[Quoted, Source]], before: set[tuple[str, str]]) -> list[Quoted]:
+    """Each quotation once, and those that the document does not hold yet; all of them if it holds every one."""
+    unique: dict[tuple[str, str], Quoted] = {}
+    for quote, source in quotes:
+        unique.setdefault((source.document, " ".join(quote.text.split())), quote)
+    fresh = [quote for key, quote in unique.items() if key not in before]
+    before.update(unique)
+    return fresh or list(unique.values())
+
+
+def tamed(text: str, heading: str) -> tuple[str, tuple[str, ...]]:
+    """A section's text without headings of its own: they become bold, and code that was left open is closed.
+
+    Also tells which headings there were, except the section's own.
+    """
+    lines: list[str] = []
+    invented: list[str] = []
+    fence = ""
+    for line in text.replace("\r\n", "\n").replace("\r", "\n").strip("\n").split("\n"):
+        before, fence = fence, fence_after(fence, line)
+        if before or fence:
+            lines.append(line)
+            continue
+        match = HEADING.match(line)
+        if match:
+            words = (match[2] or "").strip().strip("*_").strip()
+            if words and words.casefold().strip(":") != heading.casefold():
+                invented.append(words)
+                lines += ["", f"**{words}**:", ""]
+        elif not _UNDERLINE.match(line):  # else it makes a heading of the line above, or a rule
+            lines.append(line)
+    if fence:
+        lines.append(fence)
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n"), tuple(invented)
+
+
+@dataclass(slots=True)
+class Numbering:
+    """The numbers of a document's sources, given in the order in which they are first cited."""
+
+    _numbers: dict[tuple[str, str], int] = field(default_factory=dict)
+    _sources: list[Source] = field(default_factory=list)
+
+    def number(self, source: Source) -> int:
+        key = (source.document, source.text)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers) + 1
+            self._sources.append(replace(source, number=self._numbers[key]))
+        return self._numbers[key]
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(self._sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A section's text with the document's numbers; and what was left out of it, as it cited nothing."""
+
+    text: str
+    sources: tuple[int, ...]
+    left_out: tuple[str, ...] = ()
+    unproved: tuple[str, ...] = ()
+    """What its source does not bear out; it stays, marked as such."""
+
+
+def settled(
+    text: str, citations: Sequence[Citation], sources: Sequence[Source], numbering: Numbering, *, strict: bool = True
+) -> Settled:
+    """Keep what cites a source, under the document's numbers. Not strict: keep all, as of a quotation."""
+    by_number = {source.number: source for source in sources}
+    good = sorted((each for each in citations if each.marker in by_number), key=lambda each: each.start)
+    units = _units(text)
+    cites = [any(start <= each.start < end for each in good) for start, end in units]
+    kept = _kept([text[start:end] for start, end in units], cites) if strict else [True] * len(units)
+    pieces: list[str] = []
+    numbers: list[int] = []
+    unproved: list[str] = []
+    left_out: list[str] = []
+    for (start, end), keep in zip(units, kept, strict=True):
+        inside = [each for each in good if start <= each.start < end] if keep else []
+        stop = (_covered_to(text, start, end, inside[-1].end) if strict and inside else end) if keep else start
+        left_out.append(" ".join(text[stop:end].split()))
+        at = start
+        for citation in inside:
+            number = numbering.number(by_number[citation.marker])
+            numbers.append(number)
+            doubtful = strict and not citation.proved
+            pieces += [text[at : citation.start], f"[{number}]", _UNPROVED if doubtful else ""]
+            unproved += [f"{' '.join(text[start:stop].split())} ({citation.reason})"] if doubtful else []
+            at = citation.end
+        pieces.append(text[at:stop] if stop == end else text[at:stop].rstrip() + _line_ends(text[stop:end], keep))
+    whole = re.sub(r"\n{3,}", "\n\n", "".join(pieces)).strip("\n")
+    return Settled(
+        whole,
+        tuple(dict.fromkeys(numbers)),
+        tuple(each for each in left_out if each),
+        tuple(dict.fromkeys(unproved)),
+    )
+
+
+def _covered_to(text: str, start: int, end: int, cited: int) -> int:
+    """Where the sentence with a unit's last marker ends: what follows cites nothing, unless it announces something."""
+    rest = text[start:end]
+    if "```" in rest or "~~~" in rest or _ROW.match(rest) or rest.rstrip("*_ \n").endswith(":"):
+        return end
+    if _ENDED.search(text, start, cited):
+        stop = cited
+    else:
+        stop = next((place for place in sentence_starts(text, start, end) if place >= cited), end)
+    return stop if re.search(r"\w", text[stop:end]) else end
+
+
+def _line_ends(left_out: str, begun: bool) -> str:
+    """What must stay of something left out, or the next paragraph would belong to what stands before."""
+    ends = left_out[len(left_out.rstrip("\n")) :]
+    return ends if begun else ends[1:]
+
+
+def _units(text: str) -> list[tuple[int, int]]:
+    """What stands or goes as one: paragraphs, list items, table rows, code. Together they are the text."""
+    starts = [0]
+    at, fence, after_blank = 0, "", False
+    for line in text.splitlines(keepends=True):
+        before, fence = fence, fence_after(fence, line.rstrip("\n"))
+        opens = bool(fence) and not before
+        begins = _ITEM.match(line) or _ROW.match(line) or opens or (after_blank and not line[:1].isspace())
+        if begins and not before and at:
+            starts.append(at)
+        after_blank = not line.strip()
+        at += len(line)
+    return [(start, end) for start, end in zip(starts, [*starts[1:], len(text)], strict=True) if start < end]
+
+
+def _kept(units: Sequence[str], cites: Sequence[bool]) -> list[bool]:
+    """Units that cite; and before one that does, what announces it: a line that ends in a colon, a table's head."""
+    kept = list(cites)
+    for place in range(len(units) - 2, -1, -1):
+        unit = units[place].strip()
+        announces = unit.rstrip("*_ ").endswith(":") or unit.rstrip("*_").endswith(":")
+        head = _ROW.match(unit) and (_RULE_ROW.fullmatch(unit) or _RULE_ROW.fullmatch(units[place + 1].strip()))
+        if not kept[place] and (announces or head):
+            kept[place] = _followed(units, kept, place) if head else kept[place + 1]
+    return kept
+
+
+def _followed(units: Sequence[str], kept: Sequence[bool], place: int) -> bool:
+    """Whether a row of the same table, further down, is kept."""
+    for unit, keep in zip(units[place + 1 :], kept[place + 1 :], strict=True):
+        if not _ROW.match(unit):
+            return False
+        if keep:
+            return True
+    return False
+
+
+def opened(part: Part, reason: str) -> ArtifactSection:
+    """A section that nothing could be written for: why, and what would help."""
+    text = f"> **Open.** {reason} To fill this section, add {part.ingest}."
+    return ArtifactSection(part.heading, part.level, text, open=True, reason=f"{reason} Add {part.ingest}.")
+
+
+# -- the whole document
+
+
+def markdown(artifact: Artifact) -> str:
+    """The document as Markdown, with one list of its sources at the end."""
+    parts = [f"**{escaped(artifact.title)}**", made_how(artifact)]
+    for section in artifact.sections:
+        parts += [f"{'#' * section.level} {section.heading}", section.text]
+    if artifact.sources:
+        entries = (f"{source.number}. {cited(source)}" for source in artifact.sources)
+        parts += [f"## {SOURCES}", "\n".join(entries)]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def made_how(artifact: Artifact) -> str:
+    """One line on how the document came about."""
+    by = f"written by {artifact.model}" if artifact.model else "quoting the documents, without a model"
+    empty = sum(section.open for section in artifact.sections)
+    still = f"; {empty} of {len(artifact.sections)} sections open" if empty else ""
+    return f"Made {artifact.made_at:%Y-%m-%d} from {_count(len(artifact.sources), 'source')}, {escaped(by)}{still}."
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def cited(source: Source) -> str:
+    """A source as the list at the end names it."""
+    where = source.locator.label()
+    return escaped(f"{source.name}, {where}" if where else source.name)
+
+
+def escaped(text: str) -> str:
+    """A name or title as one line of Markdown that means nothing but itself."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))

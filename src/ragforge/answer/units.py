@@ -1,0 +1,179 @@
+"""What of a text can be quoted on its own: a sentence, an item of a list, a row of a table, a few lines of code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+from ragforge.domain.sentences import sentence_starts
+
+_CODE_LINES = 12
+"""A longer block of code is quoted by its lines."""
+
+_LINE = re.compile(r"[^\n]*\n?")
+_FENCE = re.compile(r"[ \t]*(?:>[ \t]?)*(`{3,}|~{3,})")
+_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+\S")
+_RULE = re.compile(r"[ \t]*(?:[-=*_+~][ \t]*){3,}$")
+_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
+_ROW_RULE = re.compile(r"\|?(?::?-+:?\|)*(?::?-+:?)?")
+_MARKER = re.compile(r"[ \t]*(?:>(?!>)[ \t]*)*(?:[-*+•‣▪][ \t]+(?:\[[ xX]\][ \t]+)?|\(?\d{1,3}[.)][ \t]+|>(?!>)[ \t]*)")
+_PAIR = re.compile(r"[ \t]*[\w\"'./-]+[ \t]*[:=](?:[ \t]|$)")
+_RECORD = re.compile(r"[ \t]*[\d\[<{(\"]")
+_SPEAKER = re.compile(r"[^\W\d_][\w.'-]*(?: [^\W\d_][\w.'-]*){0,3}: ")
+_CODE = re.compile(
+    r"""[=;{}()\[\],][ \t]*$ | [ ]=[ ] | ^[ \t]*(?:>>>|\$|@|//|\#!|\"\"\")
+      | ^[ \t]*(?:def|class|import|from|return|raise|if|elif|else|for|while|try|except|with)\b.*[:;{)]?$
+      | ^[ \t]*(?:func|fn|let|const|var)\b
+    """,
+    re.VERBOSE,
+)
+_LONG = 50
+"""Characters of a line that may go on in the next one."""
+
+Span: TypeAlias = tuple[int, int]
+
+
+class Unit(NamedTuple):
+    """A span of the text, and those of the heading and the table header that it stands under."""
+
+    start: int
+    end: int
+    above: tuple[Span, ...] = ()
+    leads: bool = False
+    """Whether it only announces what follows it, as a line that ends with a colon does."""
+
+
+def units(text: str) -> list[Unit]:
+    """Every quotable span, in order and without overlap. No span begins or ends with white space."""
+    found: list[Unit] = []
+    heading: tuple[Span, ...] = ()
+    table: tuple[Span, ...] = ()
+    block: list[Span] = []
+    fence = ""
+    code: list[Span] = []
+
+    def close() -> None:
+        found.extend(_code(text, block, heading) if _is_code(text, block) else _sentences(text, block, heading))
+        block.clear()
+
+    for line in _LINE.finditer(text):
+        start, end = line.start(), line.start() + len(line[0].rstrip())
+        shown = text[start:end]
+        if fence:
+            if shown.strip().startswith(fence):
+                found.extend(_code(text, code, heading))
+                fence = ""
+            elif shown.strip():
+                code.append((start, end))
+            continue
+        first = shown.lstrip()[:1]
+        if first != "|":
+            table = ()
+        if first.isalpha():  # most lines: none of the signs below
+            block.append((start, end))
+        elif opened := _FENCE.match(shown):
+            close()
+            fence, code = opened[1][:3], []
+        elif not first or _RULE.match(shown):
+            close()
+        elif _HEADING.match(shown):
+            close()
+            heading = ((start, end),)
+        elif _ROW.match(shown):
+            close()
+            if _is_rule(shown):
+                continue
+            if not table and _is_rule(_line_at(text, line.end())):
+                table = ((start, end),)
+            else:
+                found.extend(_trimmed(text, start, end, heading + table))
+        else:
+            if marker := _MARKER.match(shown):
+                close()
+                start += marker.end()
+            block.append((start, end))
+    if fence:
+        found.extend(_code(text, code, heading))
+    close()
+    return found
+
+
+def _is_rule(line: str) -> bool:
+    """Whether it is the line between a table's header and its rows."""
+    return "-" in line and _ROW_RULE.fullmatch(line.replace(" ", "").replace("\t", "")) is not None
+
+
+def _line_at(text: str, start: int) -> str:
+    end = text.find("\n", start)
+    return text[start : end if end >= 0 else len(text)].rstrip()
+
+
+def _is_code(text: str, lines: list[Span]) -> bool:
+    """Whether at least half of several lines look like code."""
+    looks = sum(_CODE.search(text[start:end]) is not None for start, end in lines)
+    return len(lines) > 1 and 2 * looks >= len(lines)
+
+
+def _code(text: str, lines: list[Span], above: tuple[Span, ...]) -> Iterator[Unit]:
+    whole = [(lines[0][0], lines[-1][1])] if 0 < len(lines) <= _CODE_LINES else lines
+    for start, end in whole:
+        yield from _trimmed(text, start, end, above)
+
+
+def _sentences(text: str, lines: list[Span], above: tuple[Span, ...]) -> Iterator[Unit]:
+    """The sentences of a paragraph. A line's end is one's end unless the line was only wrapped there."""
+    begin = 0
+    for place in range(len(lines)):
+        if place + 1 == len(lines) or not _wrapped(text[slice(*lines[place])], text[slice(*lines[place + 1])]):
+            start, end = lines[begin][0], lines[place][1]
+            begin = place + 1
+            borders = [start, *(at for at in sentence_starts(text, start, end) if at < end), end]
+            for first, last in pairwise(borders):
+                yield from _trimmed(text, first, last, above)
+
+
+def _wrapped(line: str, following: str) -> bool:
+    """Whether a line goes on in the next one: it is long, or the next begins in lower case; records do not go on."""
+    if _SPEAKER.match(following) or any(each.match(line) and each.match(following) for each in (_PAIR, _RECORD)):
+        return False
+    return len(line) >= _LONG or following.lstrip()[:1].islower()
+
+
+def _trimmed(text: str, start: int, end: int, above: tuple[Span, ...]) -> Iterator[Unit]:
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    if any(sign.isalnum() for sign in text[start:end]):
+        yield Unit(start, end, above, text[end - 1] in ":：")
+
+
+def announced(text: str, spans: Sequence[Unit], place: int) -> Iterator[Unit]:
+    """What a unit that ends with a colon announces: the block after a gap, or all that is set in deeper below it."""
+    unit = spans[place]
+    depth = 0
+    for following in spans[place + 1 :] if unit.leads else ():
+        if following.above[:1] != unit.above[:1]:
+            return
+        deep = following.start - _line_start(text, following.start)
+        if not depth:
+            gap = text[unit.end : following.start]
+            if deep <= _indent(text, unit.start) and gap.count("\n") < 2:
+                return
+            depth = deep
+        if deep < depth:
+            return
+        yield following
+        if not depth:
+            return
+
+
+def _line_start(text: str, at: int) -> int:
+    return text.rfind("\n", 0, at) + 1
+
+
+def _indent(text: str, at: int) -> int:
+    line = text[_line_start(text, at) : at]
+    return len(line) - len(line.lstrip())

@@ -1,0 +1,1 @@
+"""PASSAGES -> PROMPT."""

@@ -1,0 +1,40 @@
+"""What a prompt takes and costs, before it is sent; and what a call did cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+from ragforge.domain.generation import Estimate, Message, ModelCard, Sampling, Usage
+from ragforge.domain.prompts import SuperPrompt
+
+PER_MESSAGE = 4
+"""Tokens that the roles and borders of a message take, at most."""
+_MILLION = 1_000_000
+
+
+def prompt_tokens(messages: Sequence[Message], count: Callable[[str], int]) -> int:
+    """Tokens of messages as they are sent."""
+    return sum(count(message.text) + PER_MESSAGE for message in messages)
+
+
+def estimate(prompt: SuperPrompt, card: ModelCard, sampling: Sampling, count: Callable[[str], int]) -> Estimate:
+    """Tokens by section, and the highest price: as if the model wrote all it may."""
+    parts: Counter[str] = Counter()
+    for section in prompt.sections:
+        parts[section.name] += section.tokens
+    tokens = prompt_tokens(prompt.messages, count)
+    price = _price(tokens, sampling.max_tokens, card)
+    return Estimate(card.name, tokens, sampling.max_tokens, card.window, price, dict(parts))
+
+
+def cost(usage: Usage, card: ModelCard) -> Decimal | None:
+    """What calls did cost, in US dollars; None where no price is known."""
+    return _price(usage.input_tokens, usage.output_tokens, card)
+
+
+def _price(read: int, written: int, card: ModelCard) -> Decimal | None:
+    if card.input_price is None or card.output_price is None:
+        return None
+    return (card.input_price * read + card.output_price * written) / _MILLION

@@ -1,0 +1,119 @@
+"""A conversation: turns, what is remembered of older ones, and how that was chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ragforge.domain.tokens import Vector
+
+FORGOTTEN_ANSWER = "This answer was removed: it cited a document that is no longer in the project."
+"""What stays of an answer when a document it cites is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question and what came back, as a conversation keeps them."""
+
+    id: str
+    conversation: str
+    number: int
+    """From 1."""
+    question: str
+    """As it was typed."""
+    answer: str
+    asked_at: datetime
+    standalone: str = ""
+    """The question as it was searched for, where that differs."""
+    abstained: bool = False
+    summary: str = ""
+    tags: tuple[str, ...] = ()
+    importance: float = 0.0
+    """0 to 1; what a person marked is 1 and overrides fading."""
+    tokens: int = 0
+    """Of question and answer."""
+    documents: tuple[str, ...] = ()
+    """Ids of the documents it cites: what it says is no newer than they were then."""
+    source: str = "chat"
+    """Where it came from: `chat`, `ask`, `discovery`."""
+    probe: str = ""
+    mode: str = ""
+    rolled_into: str = ""
+    """The rollup that stands for it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rollup:
+    """A span of old turns as one titled summary."""
+
+    id: str
+    conversation: str
+    first: int
+    last: int
+    title: str
+    text: str
+    made_at: datetime
+    """When its turns were read: what was removed later is not to be found in it."""
+    tokens: int
+    used: int = 0
+    """How often it was recalled: what proves useful is promoted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A thread of turns in one project."""
+
+    id: str
+    project: str
+    title: str
+    turns: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class Remembered(NamedTuple):
+    """A turn or a rollup with the vector of its text, where there is one."""
+
+    what: Turn | Rollup
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Episode:
+    """Something older that was recalled for this question, as it goes into the prompt."""
+
+    id: str
+    first: int
+    last: int
+    text: str
+    asked_at: datetime
+    score: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryVerdict:
+    """What was done with a remembered turn or rollup, and why."""
+
+    id: str
+    first: int
+    last: int
+    kept: bool
+    reason: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Something remembered says other than a file or a newer turn does; it was left out."""
+
+    id: str
+    number: int
+    said: str
+    against: str
+    """The name of the file, or `turn 12`."""
+    instead: str
+    repeats: bool = False
+    """It says the same, and was left out as a repetition."""

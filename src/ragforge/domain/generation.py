@@ -1,0 +1,88 @@
+"""What is said to a language model and what it costs: messages, requests, usage, prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+
+
+class Role(StrEnum):
+    """Who speaks. Text of a document is never in the system's voice."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One voice in a prompt, byte for byte as it is sent."""
+
+    role: Role
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How a model writes."""
+
+    temperature: float = 0.2
+    max_tokens: int = 1_024
+    stop: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What calls took. Sums with `+`."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    calls: int = 0
+    cost: Decimal | None = None
+    """In US dollars; None where no price is known. A local model costs 0."""
+    seconds: float = 0.0
+    cut: bool = False
+    """The model stopped at its limit of tokens, in the middle of its text."""
+
+    def __add__(self, other: Usage) -> Usage:
+        costs = [each.cost for each in (self, other) if each.calls]
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.calls + other.calls,
+            None if None in costs else sum((cost for cost in costs if cost is not None), Decimal(0)),
+            self.seconds + other.seconds,
+            self.cut or other.cut,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """What is known of a language model before it is called."""
+
+    name: str
+    """As the user writes it: `openai:gpt-5-mini`, `ollama:llama3.2`, `anthropic:claude-haiku-4-5`."""
+    window: int | None
+    """Tokens of prompt and answer together; None if nobody told."""
+    input_price: Decimal | None = None
+    """US dollars for a million tokens."""
+    output_price: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Tokens and price of a prompt before it is sent."""
+
+    model: str
+    input_tokens: int
+    output_tokens: int
+    """At most: what the model may write."""
+    window: int | None
+    cost: Decimal | None
+    parts: dict[str, int] = field(default_factory=dict)
+    """Tokens by section of the prompt."""
+
+    @property
+    def fits(self) -> bool:
+        return self.window is None or self.input_tokens + self.output_tokens <= self.window

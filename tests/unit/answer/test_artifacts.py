@@ -1,0 +1,257 @@
+"""Sections of a made document: quoted, tamed, numbered, and rendered so that only the outline makes headings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from ragforge.answer.artifacts import (
+    MOST_SOURCES,
+    Numbering,
+    Settled,
+    bullets,
+    escaped,
+    markdown,
+    narrowed,
+    new_quotes,
+    opened,
+    passages_of,
+    settled,
+    tamed,
+    telling,
+)
+from ragforge.answer.outline import Outline, Part, differences
+from ragforge.answer.quote import Quoted
+from ragforge.domain.documents import Locator
+from ragforge.domain.records import Artifact, ArtifactSection
+from ragforge.domain.retrieval import ContextBlock
+from ragforge.retrieve.words import terms_of
+from tests.making import check
+from tests.proof import count
+from tests.unit.answer.support import groups_of, source
+
+PART = Part("Goals", 2, "What is reached.", ("What are the goals?",), "a list of goals")
+SHAPE = Outline("x", "X", (Part("Overview", 1, "", ("q",), "i"), PART))
+
+
+def quoted(number: int, text: str, score: float = 1.0) -> Quoted:
+    return Quoted(number, 0, len(text), text, score)
+
+
+def block(name: str, text: str, chunk: str = "c") -> ContextBlock:
+    return ContextBlock(name, name, Locator(), text, "", 1, 1.0, (chunk,), True)
+
+
+def settle(text: str, *, sources: int = 3, strict: bool = True) -> Settled:
+    known = [source(number, f"text {number}") for number in range(1, sources + 1)]
+    return settled(text, check(text, known).citations, known, Numbering(), strict=strict)
+
+
+# -- what it is written from
+
+
+def test_passages_come_in_turn_once_and_what_is_left_out_is_named() -> None:
+    first = [block("a", "1"), block("b", "2")]
+    second = [block("c", "3"), block("a", "1"), block("d", "4")]
+    sources, left_out = passages_of([first, second])
+    assert [(each.number, each.name) for each in sources] == [(1, "a"), (2, "c"), (3, "b"), (4, "d")]
+    assert left_out == ()
+    many = [block(f"f{number}", str(number)) for number in range(MOST_SOURCES + 2)]
+    sources, left_out = passages_of([many])
+    assert len(sources) == MOST_SOURCES
+    assert left_out == (f"f{MOST_SOURCES}", f"f{MOST_SOURCES + 1}")
+
+
+def test_a_brief_narrows_a_question_by_its_first_words() -> None:
+    assert narrowed("What are the risks?", "") == "What are the risks?"
+    assert narrowed("What are the risks?", "\n  The portal\nand more") == "What are the risks? (The portal)"
+    assert len(narrowed("Q?", "word " * 500).split()) < 20
+
+
+# -- quoting
+
+
+def test_quotations_are_list_items_with_their_markers() -> None:
+    assert bullets([quoted(2, "One\nand the same."), quoted(1, "- item")]) == "- One and the same. [2]\n- item [1]"
+
+
+def test_table_rows_lists_and_code_stay_readable() -> None:
+    assert bullets([quoted(1, "| Print | A label | must |")]) == "- Print, A label, must [1]"
+    assert bullets([quoted(1, "Steps:\n- one\n- two")]) == "- Steps:\n  - one\n  - two [1]"
+    assert bullets([quoted(1, "Run:\n```\nmake\n```")]) == "- Run:\n  ```\n  make\n  ```\n  [1]"
+    assert bullets([quoted(1, "Run:\n```\nmake")]) == "- Run:\n  ```\n  make\n  ```\n  [1]"
+    assert bullets([quoted(1, "a = 1\nb = 2")]) == "- a = 1\n  b = 2 [1]"
+
+
+def test_a_quotation_is_not_repeated_unless_there_is_no_other() -> None:
+    one, two = source(1, "A. B."), source(2, "C.")
+    before: set[tuple[str, str]] = set()
+    first = [(quoted(1, "A."), one), (quoted(1, "A. "), one)]
+    assert [each.text for each in new_quotes(first, before)] == ["A."]
+    assert [each.text for each in new_quotes([*first, (quoted(2, "C."), two)], before)] == ["C."]
+    assert [each.text for each in new_quotes(first, before)] == ["A."]
+
+
+def test_only_quotations_on_the_question_tell() -> None:
+    text = "# Risks\nThe carrier may fail.\n\n# Team\nAnna leads it."
+    known = [source(1, text)]
+    quotes = [
+        Quoted(1, text.index(words), len(text), words, 1.0) for words in ("The carrier may fail.", "Anna leads it.")
+    ]
+    told = [quote.text for quote, _ in telling(quotes, known, groups_of("What are the risks?"), terms_of)]
+    assert told == ["The carrier may fail."]
+
+
+# -- taming
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "invented"),
+    [
+        ("## Goals\n- a", "- a", []),
+        ("**x**\n# Budget\nIt is 5.", "**x**\n\n**Budget**:\n\nIt is 5.", ["Budget"]),
+        ("Title\n=====\ntext\n---\nmore", "Title\ntext\nmore", []),
+        ("```\n# comment\n```", "```\n# comment\n```", []),
+        ("```\n# left open", "```\n# left open\n```", []),
+        ("###\nx", "x", []),
+        ("a\r\n# B\r\nc", "a\n\n**B**:\n\nc", ["B"]),
+    ],
+)
+def test_headings_of_a_section_become_plain(text: str, plain: str, invented: list[str]) -> None:
+    assert tamed(text, "Goals") == (plain, tuple(invented))
+
+
+# -- numbering
+
+
+def test_numbers_run_over_the_whole_document_in_reading_order() -> None:
+    numbering = Numbering()
+    sources = [source(number, f"text {number}") for number in (1, 2, 3)]
+    one = settled(
+        "text three [3] and one [1]", check("text three [3] and one [1]", sources).citations, sources, numbering
+    )
+    two = settled(
+        "text one [1], text two [2]", check("text one [1], text two [2]", sources).citations, sources, numbering
+    )
+    assert (one.text, one.sources) == ("text three [1] and one [2]", (1, 2))
+    assert (two.text, two.sources) == ("text one [2], text two [3]", (2, 3))
+    assert [(each.number, each.text) for each in numbering.sources] == [(1, "text 3"), (2, "text 1"), (3, "text 2")]
+
+
+def test_what_cites_nothing_is_left_out_and_told() -> None:
+    done = settle("text known [1]\n\nInvented paragraph.\n\n- text item [2]\n- made up item\n\ntext end [3]")
+    assert done.text == "text known [1]\n\n- text item [2]\n\ntext end [3]"
+    assert done.left_out == ("Invented paragraph.", "- made up item")
+
+
+@pytest.mark.parametrize(
+    ("said", "stays", "left_out"),
+    [
+        ("text a [1]. Made up.", "text a [1].", ("Made up.",)),
+        ("text a. [1] Made up.\n\ntext b [2]", "text a. [1]\n\ntext b [2]", ("Made up.",)),
+        ("text a [1] and so on.", "text a [1] and so on.", ()),
+        ("text a [1]. text b [2].", "text a [1]. text b [2].", ()),
+        ("- text a [1]. Made\n  up.\n- text b [2]", "- text a [1].\n- text b [2]", ("Made up.",)),
+        ("text a [1]. The parts:\n- text b [2]", "text a [1]. The parts:\n- text b [2]", ()),
+        ("text a [1].**", "text a [1].**", ()),
+    ],
+)
+def test_what_follows_the_last_marker_cites_nothing(said: str, stays: str, left_out: tuple[str, ...]) -> None:
+    done = settle(said)
+    assert (done.text, done.left_out) == (stays, left_out)
+
+
+def test_what_announces_goes_with_what_it_announces() -> None:
+    assert settle("The goals are:\n- text one [1]").text == "The goals are:\n- text one [1]"
+    assert settle("The goals are:\n- invented").text == ""
+    assert settle("**Phase**:\n\ntext [1]").text == "**Phase**:\n\ntext [1]"
+
+
+def test_tables_keep_their_head_and_the_rows_that_cite() -> None:
+    table = "| a | b |\n|---|---|\n| text x | 1 [1] |\n| made | up |\n| text y | 2 [2] |"
+    assert settle(table).text == "| a | b |\n|---|---|\n| text x | 1 [1] |\n| text y | 2 [2] |"
+    assert settle("| a | b |\n|---|---|\n| made | up |").text == ""
+
+
+def test_what_a_source_does_not_bear_out_is_marked() -> None:
+    done = settle("Elephants fly [1].")
+    assert done.text == "Elephants fly [1] (unproved)."
+    assert done.unproved == ("Elephants fly [1]. (Elephants is not there)",)
+    assert settle("Elephants fly [1].", strict=False).text == "Elephants fly [1]."
+
+
+def test_code_needs_a_source_too() -> None:
+    assert settle("```\nrm -rf\n```").text == ""
+    assert settle("text so [1]:\n\n```\nmake\n[1]\n```").sources == (1,)
+
+
+def test_an_open_section_tells_why_and_what_to_add() -> None:
+    section = opened(PART, "Nothing was found.")
+    assert section.open and section.heading == "Goals"
+    assert "a list of goals" in section.text and "a list of goals" in section.reason
+
+
+# -- the whole
+
+
+def made(texts: Sequence[str], names: Sequence[str] = ()) -> Artifact:
+    sections = [ArtifactSection(part.heading, part.level, text) for part, text in zip(SHAPE.parts, texts, strict=True)]
+    sources = tuple(source(number, "t", name=name) for number, name in enumerate(names, start=1))
+    return Artifact("id", "x", "A *title*", datetime(2030, 1, 2, tzinfo=UTC), tuple(sections), sources)
+
+
+def test_the_document_ends_with_one_list_of_sources() -> None:
+    text = markdown(made(["x [1]", "y [2]"], ["a.md", "b_[x](y)!.md"]))
+    assert text.startswith(
+        "**A \\*title\\***\n\nMade 2030-01-02 from 2 sources, quoting the documents, without a model."
+    )
+    assert text.endswith("## Sources\n\n1. a.md\n2. b\\_\\[x\\](y)\\!.md\n")
+    assert differences(SHAPE, text) == []
+
+
+def test_a_name_means_nothing_but_itself() -> None:
+    rendered = MarkdownIt("commonmark").renderInline(escaped("a <b> [x](http://y) `c` *d*\n# e ![i](u)"))
+    assert "<a" not in rendered and "<b>" not in rendered and "<img" not in rendered and "<em>" not in rendered
+
+
+LINES = (
+    *("# Goals", "## Prices", "text [1]", "- item [2]", "```", "~~~", "===", "---", "", "| a | b |", "|---|---|"),
+    *("  # x", "> # quoted", "1. one [1]", "    # code", "#", "Overview\n===", "**b**:", "\t# tab", "````x"),
+)
+MARKDOWN = st.lists(st.sampled_from(LINES), max_size=12).map("\n".join)
+
+
+def test_no_text_makes_headings_of_its_own() -> None:
+    @given(st.lists(MARKDOWN | st.text(max_size=60), min_size=2, max_size=2))
+    def holds(texts: list[str]) -> None:
+        done = []
+        for text in texts:
+            plain, _ = tamed(text, "Goals")
+            done.append(settle(plain, sources=99, strict=False).text or "x")
+        whole = markdown(made(done, ["a.md"]))
+        top = MarkdownIt("commonmark").parse(whole)
+        found = [
+            top[at + 1].content for at, token in enumerate(top) if token.type == "heading_open" and not token.level
+        ]
+        assert found == ["Overview", "Goals", "Sources"]
+
+    from hypothesis import settings
+
+    settings(max_examples=count(150, 5_000), deadline=None)(holds)()
+
+
+def test_settling_keeps_every_citation_and_adds_none() -> None:
+    @given(MARKDOWN)
+    def holds(text: str) -> None:
+        done = settle(tamed(text, "Goals")[0])
+        again = check(done.text, [source(number, "x") for number in range(1, 9)])
+        assert tuple(dict.fromkeys(each.marker for each in again.citations)) == done.sources
+
+    from hypothesis import settings
+
+    settings(max_examples=count(100, 2_000), deadline=None)(holds)()

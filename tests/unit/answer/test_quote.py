@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragforge.answer.quote import Asked, Quoted, asked_for, quote, word_count
+from ragforge.domain.prompts import Source
+from ragforge.retrieve.words import terms_of
+from tests.unit.answer.support import groups_of, rare, source
+
+HANDBOOK = """# Employee handbook
+
+Welcome to Nordlicht. The company was founded in 1987 by Inge and Klaus Petersen; since 2019 their daughter Inga
+leads it. We are 164 people who build furniture in Flensburg and sell it in Hamburg.
+
+## Holidays
+
+You have 30 days of holiday a year. Ask for holidays in the portal. Days of the old year can be taken until 31 March.
+
+| Occasion | Days |
+|---|---|
+| Your wedding | 2 |
+| Moving house | 1 |
+"""
+FAQ = """### Where do you deliver to?
+
+To Germany, Denmark and Austria. The islands cost EUR 38 more, because a ferry is involved.
+
+### How do I clean the top?
+
+Wipe it with a damp cloth:
+
+- in the direction of the grain
+- never with silicone
+"""
+
+
+def asked(question: str, *sources: Source, **limits: int) -> list[Quoted]:
+    known = rare(question, [each.text for each in sources], rows=200)
+    return quote(question, groups_of(question), known, sources, terms_of, **limits)
+
+
+@pytest.mark.parametrize(
+    ("question", "kind"),
+    [
+        ("Who founded it?", Asked.NAME),
+        ("In which year was it founded?", Asked.TIME),
+        ("When did the man who founded it die?", Asked.TIME),
+        ("How many people work here?", Asked.AMOUNT),
+        ("What percentage is returned?", Asked.AMOUNT),
+        ("In what country is Normandy?", Asked.PLACE),
+        ("Warum knarrt der Stuhl?", Asked.REASON),
+        ("Wie viele Tage?", Asked.AMOUNT),
+        ("¿Dónde está?", Asked.PLACE),
+        ("什么时候退货？", Asked.TIME),
+        ("What does the gate do?", Asked.OTHER),
+        ("ERR-4012", Asked.OTHER),
+        ("", Asked.OTHER),
+    ],
+)
+def test_what_a_question_asks_for(question: str, kind: Asked) -> None:
+    assert asked_for(question) is kind
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("When was the company founded?", "1987"),
+        ("How many days of holiday do I have a year?", "30 days"),
+        ("How many days do I get for moving house?", "| Moving house | 1 |"),
+        ("Where do you deliver to?", "To Germany, Denmark and Austria."),
+        ("How do I clean the top?", "never with silicone"),
+        ("Why are the islands dearer?", "because a ferry is involved"),
+    ],
+)
+def test_the_sentence_that_answers_is_quoted_as_it_stands(question: str, answer: str) -> None:
+    sources = source(1, HANDBOOK, name="handbook.docx"), source(2, FAQ, name="faq.html")
+    quoted = asked(question, *sources)
+    assert answer in " ".join(each.text for each in quoted)
+    for each in quoted:
+        assert each.text == sources[each.source - 1].text[each.start : each.end]
+
+
+def test_a_fact_gets_one_sentence_and_more_is_quoted_in_the_order_of_the_sources() -> None:
+    sources = source(1, HANDBOOK, 1.0), source(2, FAQ, 0.9)
+    assert len(asked("When was the company founded?", *sources)) == 1
+    several = asked("What about holidays of the old year?", *sources)
+    assert len(several) == 2
+    assert several == sorted(several, key=lambda each: (each.source, each.start))
+
+
+def test_the_same_sentence_in_two_sources_is_quoted_once() -> None:
+    text = "The gate keeps what bears on the task. It was built in Kiel."
+    quoted = asked("What does the gate keep?", source(1, text), source(2, text.replace("Kiel", "Husum")))
+    assert len({each.text for each in quoted}) == len(quoted)
+
+
+def test_a_name_in_the_question_is_not_the_name_that_is_asked_for() -> None:
+    text = "The Vikings met Harald. The Vikings met Harald and Rollo."
+    assert "Rollo" in asked("Who of the Vikings met Harald?", source(1, text))[0].text
+
+
+def test_a_long_sentence_is_cut_to_the_clauses_that_bear_on_the_question() -> None:
+    filler = ", ".join(f"clause {number} tells of something that is far from it" for number in range(20))
+    text = f"{filler}, the squeaking comes from the dry bushing, {filler}."
+    (only,) = asked("Where does the squeaking come from?", source(1, text), sentences=1, words=30)
+    assert "the squeaking comes from the dry bushing" in only.text
+    assert word_count(only.text) <= 30
+
+
+def test_without_anything_to_quote_there_is_none() -> None:
+    assert asked("When?") == asked("When?", source(1, ""), source(2, "# Only a heading")) == []
+
+
+def test_words_in_scripts_without_spaces_are_counted() -> None:
+    assert word_count("two words") == 2
+    assert word_count("保修期为两年。") == 4
+    assert word_count("x" * 1_000) == 50
+
+
+def test_only_what_was_found_is_quoted_from_a_larger_source() -> None:
+    text = "The gate opened in 1987. The gate opened in 1990."
+    start = text.index("The gate opened in 1990")
+    part = replace(source(1, text), spans=(("c1", start, len(text)),))
+    assert [each.text for each in asked("When did the gate open?", part)] == ["The gate opened in 1990."]
+
+
+TEXT = st.lists(
+    st.sampled_from(
+        (
+            "The gate opened in 1987. ",
+            "holiday days ",
+            "\n",
+            "\n\n",
+            "# Gate\n",
+            "- item: ",
+            "| gate | 5 |\n",
+            "保修期。",
+        )
+    )
+    | st.sampled_from(("```\n", "because, ", "x" * 40 + " ", "word " * 30)),
+    max_size=25,
+).map("".join)
+
+
+@given(
+    st.lists(st.tuples(TEXT, st.floats(0, 1)), max_size=4),
+    st.sampled_from(["When did the gate open?", "holiday", "保修期", "", "Why x?"]),
+    st.integers(1, 4),
+    st.integers(5, 80),
+)
+def test_quotes_are_exact_within_limits_and_apart(
+    texts: list[tuple[str, float]], question: str, sentences: int, words: int
+) -> None:
+    sources = [source(number, text, score) for number, (text, score) in enumerate(texts, 1)]
+    quoted = asked(question, *sources, sentences=sentences, words=words)
+    assert len(quoted) <= sentences
+    assert sum(word_count(each.text) for each in quoted) <= words
+    assert quoted == asked(question, *sources, sentences=sentences, words=words)
+    before = (0, 0)
+    for each in quoted:
+        assert each.text and each.text == sources[each.source - 1].text[each.start : each.end]
+        assert before <= (each.source, each.start)
+        before = (each.source, each.end)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["gate open " * 5_000, "|-" + " " * 20_000 + "x|", "gate, " * 5_000, "门" * 20_000, "A" * 20_000, "1. " * 5_000],
+)
+def test_odd_texts_take_no_longer_than_others(text: str) -> None:
+    began = time.process_time()
+    assert sum(word_count(each.text) for each in asked("When did the gate open?", source(1, text))) <= 60
+    assert time.process_time() - began < 2
