@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo test check bench bench-peers bench-search prove docs setup models clean
 
-## a sample project: built, listed, searched
+## a sample project: built, listed, searched, asked
 demo: models
 	@rm -rf .demo
 	@echo "\n$$ ragforge init"
@@ -21,6 +21,10 @@ demo: models
 	@$(BIN)/ragforge --workspace .demo ls --project demo
 	@echo "\n$$ ragforge search \"How long can I return a chair?\" -k 3"
 	@$(BIN)/ragforge --workspace .demo search "How long can I return a chair?" --project demo -k 3
+	@echo "\n$$ ragforge ask \"How long can I return a chair?\""
+	@$(BIN)/ragforge --workspace .demo ask "How long can I return a chair?" --project demo
+	@echo "\n$$ ragforge ask \"Who won the football cup in 1998?\"   (the documents do not say: exit code 4)"
+	@$(BIN)/ragforge --workspace .demo ask "Who won the football cup in 1998?" --project demo; test $$? -eq 4
 
 ## every test that needs no outside server, after lint, types and import contracts
 test: check models

@@ -36,7 +36,7 @@ class WatchedEmbedder(HashingEmbedder):
         return super().embed(passages, cancel)
 
 
-def open_forge(workspace: Path, embedder: Embedder | None = None, **settings: object) -> Ragforge:
+def open_forge(workspace: Path, embedder: Embedder | None = None, /, **settings: object) -> Ragforge:
     """A workspace with the project `p`. Settings are written `limits__file_bytes=10`."""
     given = {name.replace("__", "."): value for name, value in settings.items()}
     embedders = {"hashing": embedder or HashingEmbedder(64)}

@@ -6,24 +6,26 @@ import os
 import re
 import time
 import unicodedata
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar, Unpack
 
-from ragforge.build import Parts, indexed_terms, make_workspace, utc_now
+from ragforge.build import PROFILES, Parts, indexed_terms, make_workspace, utc_now
 from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.answers import Abstention, DoneEvent, Prompted, Result
 from ragforge.domain.answers import Event as AnswerEvent
-from ragforge.domain.answers import Result
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.conversation import Conversation
-from ragforge.domain.evaluation import Comparison, ImportReport, QuestionSet, Run, RunDetails
-from ragforge.domain.generation import Sampling
+from ragforge.domain.conversation import Conversation, Rollup, Turn
+from ragforge.domain.evaluation import Comparison, Feedback, ImportReport, Question, QuestionSet, Run, RunDetails
+from ragforge.domain.generation import Estimate, Sampling
 from ragforge.domain.library import (
     AddReport,
     Chunk,
+    ChunkPlace,
     Document,
     FileResult,
     Finding,
@@ -35,29 +37,79 @@ from ragforge.domain.library import (
     Removal,
     Status,
 )
-from ragforge.domain.models import ModelState, PulledModel
+from ragforge.domain.models import LanguageModels, ModelState, PulledModel
+from ragforge.domain.records import Artifact, LogEntry, ProjectText, ProjectTextKind, Spent
 from ragforge.domain.retrieval import Filters, Retrieved, Tuning
 from ragforge.domain.strategy import Strategy
-from ragforge.errors import NotFound, StoreError, UserError
+from ragforge.errors import NotFound, RagforgeError, StoreError, UserError
 from ragforge.flows.follow import STEP, Follow, in_full
 from ragforge.flows.reconcile import Reconcile
 from ragforge.ingest.walk import key_of
 from ragforge.once import once
 from ragforge.operate import access
 from ragforge.operate.jobs import JobRunner
-from ragforge.ports import Embedder, Unit
+from ragforge.ports import Embedder, LanguageModel, Unit
 from ragforge.settings import Settings, load
 
 if TYPE_CHECKING:
+    from ragforge.answer.agents import Agent
+    from ragforge.answer.outline import Outline
     from ragforge.domain.tokens import Vector
     from ragforge.flows.ask import Ask, Asking, Models
+    from ragforge.flows.evaluate import Evaluate
     from ragforge.flows.ingest import Ingest
+    from ragforge.flows.make import Export, Make, MakeEvent
     from ragforge.flows.remove import Remove
     from ragforge.flows.search import Search
     from ragforge.flows.sync import Sync
 
 Event = TypeVar("Event")
 Paths = Sequence[str | os.PathLike[str]]
+
+
+LAST = "last"
+_MOST_ALIKE = 100
+"""Entries of the log that are looked at when the beginning of an id is given."""
+
+
+class _WithId(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+HasId = TypeVar("HasId", bound=_WithId)
+
+
+class AskOptions(TypedDict, total=False):
+    """How one question is answered, where that differs from the settings."""
+
+    model: str
+    """`provider:model`, a profile (`cheap`, `balanced`, `premium`), or `offline`: sentences are quoted without one."""
+    agent: str
+    """Whose persona, profile and sampling to use, and whose files to search: this agent's, and everyone's."""
+    conversation: str
+    """Its id: follow-ups are understood, and the turn is remembered."""
+    history: Sequence[Turn]
+    """Turns that you keep yourself, after those of the conversation or instead; `turn_of` makes them."""
+    ephemeral: bool
+    """Nothing is kept: no turn, no line in the log."""
+    lock: bool
+    """Exact File Lock: only the files that the question names."""
+    stages: Collection[str]
+    """Some of memory, shape, inject, gate, condense."""
+    strictness: float
+    filters: Filters
+    tuning: Tuning
+    system: str
+    """More instructions, beside the persona."""
+    output: str
+    """What the answer should look like, in words."""
+    temperature: float
+    max_tokens: int
+    stop: tuple[str, ...]
+    prompted: Prompted
+    """Send exactly this prompt, which `prompt` made and somebody may have changed."""
+    cancel: Cancel
 
 
 class Ragforge:
@@ -330,7 +382,7 @@ class Ragforge:
         cancel: Cancel | None = None,
     ) -> Retrieved:
         """Passages for a question, best first. `vector` spares embedding it, `fresh` the cache of results."""
-        return self._ask(question, project, k, filters, tuning, cancel, vector=vector, context=context, fresh=fresh)
+        return self._found(question, project, k, filters, tuning, cancel, vector=vector, context=context, fresh=fresh)
 
     def explain(
         self,
@@ -344,9 +396,9 @@ class Ragforge:
         cancel: Cancel | None = None,
     ) -> Retrieved:
         """Like `search`, with the trace of every candidate through every stage."""
-        return self._ask(question, project, k, filters, tuning, cancel, vector=vector, explain=True)
+        return self._found(question, project, k, filters, tuning, cancel, vector=vector, explain=True)
 
-    def _ask(
+    def _found(
         self,
         question: str,
         project: str,
@@ -363,54 +415,282 @@ class Ragforge:
         asked = Asked(question, tuning, self._resolved(filters or Filters(), project), **how)
         return self._search(self._scope, project, asked, cancel or Cancel())
 
-    def ask(self, question: str, *, project: str = "default", **how: Any) -> Result:
-        """An answer with checked citations, or an abstention that says why. `how` is as for `stream`."""
-        return self._ask_flow(self._scope, project, self._asking(question, how), self._models(how), _cancel(how))
+    # -- answering
 
-    def stream(
-        self,
-        question: str,
-        *,
-        project: str = "default",
-        model: str | None = None,
-        conversation: str = "",
-        ephemeral: bool = False,
-        lock: bool = False,
-        filters: Filters | None = None,
-        cancel: Cancel | None = None,
-    ) -> Iterator[AnswerEvent]:
-        """The same as it comes: passages, decisions, tokens, citations, usage, and the result at the end.
+    def ask(self, question: str, *, project: str = "default", **how: Unpack[AskOptions]) -> Result:
+        """An answer with checked citations, or an abstention that says why."""
+        events = self.stream(question, project=project, **how)
+        return next(event.result for event in events if isinstance(event, DoneEvent))
 
-        `model` is a name or a profile; `offline` quotes without one. In a conversation, follow-ups are understood.
+    def stream(self, question: str, *, project: str = "default", **how: Unpack[AskOptions]) -> Iterator[AnswerEvent]:
+        """The same as it comes: passages, decisions, tokens, citations, usage, and the result at the end."""
+        return self._counted(self._ask_flow.stream(self._scope, project, *self._asked(question, project, how)))
+
+    def prompt(self, question: str, *, project: str = "default", **how: Unpack[AskOptions]) -> Prompted:
+        """Exactly what `ask` would send, with its tokens and price. Nothing is sent to answer, and nothing is kept.
+
+        To send it, changed or not, hand it to `ask` as `prompted`.
         """
-        how = {
-            "model": model,
-            "conversation": conversation,
-            "ephemeral": ephemeral,
-            "lock": lock,
-            "filters": filters,
-            "cancel": cancel,
-        }
-        asking, models = self._asking(question, how), self._models(how)
-        return self._ask_flow.stream(self._scope, project, asking, models, _cancel(how))
+        return self._ask_flow.prompt(self._scope, project, *self._asked(question, project, how))
 
-    def _asking(self, question: str, how: Mapping[str, Any]) -> Asking:
-        from ragforge.flows.ask import Asking
+    def _counted(self, events: Iterator[AnswerEvent]) -> Iterator[AnswerEvent]:
+        """The same events; how the question ended is counted."""
+        try:
+            for event in events:
+                if isinstance(event, DoneEvent):
+                    self._parts.counters.add("abstained" if isinstance(event.result, Abstention) else "answered")
+                yield event
+        except RagforgeError:
+            self._parts.counters.add("failed")
+            raise
+        finally:
+            if isinstance(events, Generator):  # its caller went away: the model is not to go on writing
+                events.close()
 
-        settings = self.settings.model
-        given = {name: how[name] for name in ("conversation", "ephemeral", "lock", "filters") if how.get(name)}
-        return Asking(question, self.tuning(), sampling=Sampling(settings.temperature, settings.max_tokens), **given)
+    def _asked(self, question: str, project: str, how: AskOptions) -> tuple[Asking, Models, Cancel]:
+        from ragforge.flows.ask import Asking, Models
 
-    def _models(self, how: Mapping[str, Any]) -> Models:
-        from ragforge.flows.ask import Models
+        settings, ask = self.settings.model, self.settings.ask
+        agent = self.agent(how["agent"]) if how.get("agent") else None
+        named = how.get("model") or (agent.profile if agent and settings.name else settings.name)
+        filters = how.get("filters") or Filters()
+        filters = replace(filters, agent=filters.agent or how.get("agent", ""))
+        usual = Sampling(settings.temperature, settings.max_tokens)
+        usual = agent.sampling(usual) if agent else usual
+        asking = Asking(
+            question,
+            how.get("tuning") or self._parts.tuning,
+            self._resolved(filters, project),
+            Sampling(
+                how.get("temperature", usual.temperature), how.get("max_tokens", usual.max_tokens), how.get("stop", ())
+            ),
+            frozenset(how["stages"] if "stages" in how else re.findall(r"[\w-]+", ask.stages)),
+            how.get("strictness", ask.strictness),
+            conversation=how.get("conversation", ""),
+            history=tuple(how.get("history", ())),
+            ephemeral=how.get("ephemeral", False),
+            lock=how.get("lock", False),
+            recent_turns=ask.recent_turns,
+            memory_tokens=ask.memory_tokens,
+            file_tokens=ask.file_tokens,
+            whole_project_tokens=ask.whole_project_tokens,
+            agent=agent.name if agent else "",
+            persona="\n\n".join(filter(None, (agent.persona if agent else "", how.get("system", "")))),
+            output=how.get("output", ""),
+            profile=named if named in PROFILES else "",
+            prompted=how.get("prompted"),
+            timeout_seconds=settings.timeout_seconds,
+        )
+        main = self._parts.language_model(named)
+        models = Models(main, None if main is None else self._parts.language_model("cheap"))
+        return asking, models, how.get("cancel") or Cancel()
 
-        main = self._parts.language_model(how.get("model") or "")
-        return Models(main, None if main is None else self._parts.language_model("cheap"))
+    # -- conversations
 
     def begin_conversation(self, title: str, *, project: str = "default") -> Conversation:
-        """A thread whose turns are remembered."""
+        """A thread whose turns are remembered; `ask` takes its id."""
         with self._parts.catalog.write() as c:
             return c.conversations.begin(self._scope, self._known(c, project).id, title)
+
+    def turn_of(self, result: Result) -> Turn:
+        """A question and its answer as a turn, for a conversation that is kept elsewhere: `ask` takes it as history."""
+        from ragforge.flows.keep import turn_of
+
+        return turn_of(result, utc_now())
+
+    def conversations(self, *, project: str = "default") -> list[Conversation]:
+        """The last spoken in first."""
+        with self._parts.catalog.read() as c:
+            return c.conversations.all(self._scope, self._known(c, project).id)
+
+    def conversation(self, id: str, *, project: str = "default") -> Conversation:
+        """One by its id, the beginning of it, or `last`."""
+        return _one_of(self.conversations(project=project), id, "conversation", "ragforge conversation ls shows them")
+
+    def turns(self, conversation: str, *, project: str = "default") -> list[Turn]:
+        """Everything that was asked and answered in a conversation, in its order."""
+        with self._parts.catalog.read() as c:
+            return c.conversations.turns(self._scope, self._known(c, project).id, conversation)
+
+    def rollups(self, conversation: str, *, project: str = "default") -> list[Rollup]:
+        """The summaries that stand for its oldest turns."""
+        with self._parts.catalog.read() as c:
+            return c.conversations.rollups(self._scope, self._known(c, project).id, conversation)
+
+    def mark_turn(self, turn: str, *, importance: float = 1.0, project: str = "default") -> None:
+        """Say how much a turn matters, 0 to 1: one that matters fully is remembered however old it is."""
+        if not 0 <= importance <= 1:
+            raise UserError(f"the importance is {importance}", hint="give a number from 0 to 1")
+        with self._parts.catalog.write() as c:
+            c.conversations.update(self._scope, self._known(c, project).id, turn, importance=importance)
+
+    def remove_turn(self, turn: str, *, project: str = "default") -> None:
+        """Delete one turn for good."""
+        with self._parts.catalog.write() as c:
+            c.conversations.remove_turn(self._scope, self._known(c, project).id, turn)
+        self._parts.catalog.flush()
+
+    def remove_conversation(self, id: str, *, project: str = "default") -> None:
+        """Delete a conversation for good: its turns, summaries and vectors."""
+        with self._parts.catalog.write() as c:
+            c.conversations.remove(self._scope, self._known(c, project).id, id)
+        self._parts.catalog.flush()
+
+    # -- what people write for a project
+
+    def project_text(self, kind: ProjectTextKind, *, project: str = "default") -> ProjectText:
+        """Its Hard Rules or its Project Memory as they are now."""
+        with self._parts.catalog.read() as c:
+            return c.texts.read(self._scope, self._known(c, project).id, kind)
+
+    def write_project_text(self, kind: ProjectTextKind, text: str, *, project: str = "default") -> ProjectText:
+        """A new version of it; the older ones stay."""
+        with self._parts.catalog.write() as c:
+            return c.texts.write(self._scope, self._known(c, project).id, kind, text)
+
+    def project_text_versions(self, kind: ProjectTextKind, *, project: str = "default") -> list[ProjectText]:
+        with self._parts.catalog.read() as c:
+            return c.texts.versions(self._scope, self._known(c, project).id, kind)
+
+    def text_estimate(self, text: str) -> Estimate:
+        """What a text takes of every prompt that carries it: tokens and, of the model of the settings, their price."""
+        from ragforge.domain.tokens import estimated_tokens
+
+        model: LanguageModel | None = None
+        with suppress(UserError):  # one that lacks its key can still not be asked, but that is said elsewhere
+            model = self._parts.language_model()
+        if model is None:
+            return Estimate("", estimated_tokens(text) if text else 0, 0, None, None)
+        card, tokens = model.card, model.count(text)
+        cost = None if card.input_price is None else card.input_price * tokens / 1_000_000
+        return Estimate(card.name, tokens, 0, card.window, cost)
+
+    # -- the query log
+
+    def query_log(self, *, project: str = "default", limit: int = 50, since: datetime | None = None) -> list[LogEntry]:
+        """The last questions and what they took, newest first."""
+        with self._parts.catalog.read() as c:
+            return c.log.all(self._scope, self._known(c, project).id, limit, since)
+
+    def logged(self, id: str, *, project: str = "default") -> LogEntry:
+        """One question of the log by its id, the beginning of it, or `last`."""
+        begins = "" if id == LAST else id
+        with self._parts.catalog.read() as c:
+            entries = c.log.all(self._scope, self._known(c, project).id, _MOST_ALIKE, begins=begins)
+        return _one_of(entries, id, "question in the log", "ragforge log ls shows them")
+
+    def places(self, chunks: Collection[str], *, project: str = "default") -> dict[str, ChunkPlace]:
+        """File and place of chunks by their ids, such as those of the log; what is gone or replaced is left out."""
+        with self._parts.catalog.read() as c:
+            return c.documents.places(self._scope, self._known(c, project).id, chunks)
+
+    def spent(self, *, by: str = "model", project: str = "default", since: datetime | None = None) -> list[Spent]:
+        """Tokens and money by `model`, `profile`, `agent` or `day`."""
+        with self._parts.catalog.read() as c:
+            return c.log.spent(self._scope, self._known(c, project).id, by, since)
+
+    def prune_log(self, before: datetime, *, project: str = "default") -> int:
+        """Remove for good what was asked before this. Returns how many questions that were."""
+        with self._parts.catalog.write() as c:
+            pruned = c.log.prune(self._scope, self._known(c, project).id, before)
+        self._parts.catalog.flush()
+        return pruned
+
+    def give_feedback(
+        self, id: str, good: bool, *, note: str = "", expected: Sequence[str] = (), project: str = "default"
+    ) -> Feedback:
+        """Mark an answer of the log as good or bad, in place of an earlier mark.
+
+        Where the right documents are known, the question joins the set `feedback`: of a good answer they are those it
+        cites, else those that `expected` names.
+        """
+        from ragforge.flows.feedback import GiveFeedback
+
+        entry, known = self.logged(id, project=project), self.project(project)
+        documents = [document.id for document in self.find(expected, project=project)]
+        give = GiveFeedback(self._parts.catalog)
+        return give(self._scope, known.id, entry.id, good=good, note=note, expected=documents)
+
+    def agent(self, name: str) -> Agent:
+        """Who speaks, by name: of the workspace's folder `agents`, or one that comes with ragforge."""
+        from ragforge.answer import agents, outline
+
+        return agents.agent(name, outline.kinds(self.workspace / "outlines"), self.workspace / "agents")
+
+    # -- documents made
+
+    def making(
+        self,
+        kind: str,
+        *,
+        project: str = "default",
+        brief: str = "",
+        agent: str = "",
+        title: str = "",
+        model: str = "",
+        out: str | os.PathLike[str] | None = None,
+        keep: bool = True,
+        cancel: Cancel | None = None,
+    ) -> Iterator[MakeEvent]:
+        """A document by its outline: `Planned` with tokens and price, then each section, and the whole of it at last.
+
+        Whoever stops after `Planned` has spent nothing. `model` is as in `ask`; without one, the profile of the agent.
+        """
+        from ragforge.answer.agents import agent_for
+        from ragforge.answer.outline import kinds, outline
+        from ragforge.flows.make import MakeRequest
+
+        settings, outlines = self.settings.model, self.workspace / "outlines"
+        wanted = outline(kind, outlines)
+        writer = self.agent(agent) if agent else agent_for(kind, kinds(outlines), self.workspace / "agents")
+        named = model or (writer.profile if writer and settings.name else "")
+        request = MakeRequest(
+            wanted,
+            self._parts.tuning,
+            writer,
+            named if named in PROFILES else "",
+            brief,
+            title,
+            None if out is None else Path(out),
+            keep,
+            settings.timeout_seconds,
+        )
+        return self._make_flow(self._scope, project, request, self._parts.language_model(named), cancel or Cancel())
+
+    def document_kinds(self) -> list[Outline]:
+        """What can be made: the shipped outlines, and those in the workspace's folder `outlines`."""
+        from ragforge.answer.outline import kinds, outline
+
+        folder = self.workspace / "outlines"
+        return [outline(kind, folder) for kind in kinds(folder)]
+
+    def agents(self) -> list[Agent]:
+        """Who can speak: the shipped agents, and those in the workspace's folder `agents`."""
+        from ragforge.answer.agents import agent_names
+
+        return [self.agent(name) for name in agent_names(self.workspace / "agents")]
+
+    def artifacts(self, *, project: str = "default") -> list[Artifact]:
+        """The documents that were made and kept, newest first."""
+        with self._parts.catalog.read() as c:
+            return c.artifacts.all(self._scope, self._known(c, project).id)
+
+    def artifact(self, id: str, *, project: str = "default") -> Artifact:
+        """One by its id, the beginning of it, or `last`."""
+        return _one_of(self.artifacts(project=project), id, "made document", "ragforge make ls shows what was made")
+
+    def export_artifact(self, artifact: Artifact, file: str | os.PathLike[str]) -> None:
+        """Write it to a file; the ending of its name says whether as Markdown or for Word."""
+        self._export(artifact, Path(file))
+
+    def remove_artifacts(self, ids: Sequence[str], *, project: str = "default") -> list[Artifact]:
+        """Delete made documents for good, all of these or none."""
+        found = {each.id: each for each in (self.artifact(id, project=project) for id in ids)}
+        with self._parts.catalog.write() as c:
+            known = self._known(c, project).id
+            for id in found:
+                c.artifacts.remove(self._scope, known, id)
+        return list(found.values())
 
     def tuning(self) -> Tuning:
         """How passages are found unless a question says otherwise."""
@@ -467,6 +747,11 @@ class Ragforge:
         with self._parts.catalog.read() as c:
             return c.evaluations.question_sets(self._scope, self._known(c, project).id)
 
+    def questions(self, name: str, *, project: str = "default") -> list[Question]:
+        """The questions of a set, in the order of their file."""
+        with self._parts.catalog.read() as c:
+            return c.evaluations.questions(self._scope, self._known(c, project).id, name)
+
     def evaluating(
         self,
         questions: str,
@@ -474,9 +759,16 @@ class Ragforge:
         project: str = "default",
         tuning: Tuning | None = None,
         label: str = "",
+        answers: bool = False,
+        model: str = "",
+        judge: str | None = None,
         cancel: Cancel | None = None,
     ) -> Iterator[Progress | Run]:
-        """Search for every question of a set and measure what is found; the stored run is the last event."""
+        """Search for every question of a set and measure what is found; the stored run is the last event.
+
+        With `answers` each question is also asked, by `model` as `ask` takes it, and nothing of that is kept elsewhere.
+        `judge` names a model or a profile that judges the answers; empty: the profile `premium`, or who answers.
+        """
         from ragforge.flows.evaluate import Evaluate
 
         known = self.project(project)
@@ -490,7 +782,32 @@ class Ragforge:
 
         evaluate = Evaluate(self._parts.catalog, search, utc_now)
         settings = self._parts.ranking(known, chosen)
+        if answers:
+            how = AskOptions(model=model, tuning=chosen, ephemeral=True, cancel=cancel)
+            evaluate, more = self._answering(evaluate, known.slug, how, judge)
+            settings |= more
         yield from evaluate(self._scope, known.id, questions, chosen.k, settings, label, cancel)
+
+    def _answering(
+        self, evaluate: Evaluate, project: str, how: AskOptions, judge: str | None
+    ) -> tuple[Evaluate, dict[str, object]]:
+        """An evaluation that asks too, and what its answers depend on."""
+        from ragforge.assemble.assemble import load_templates
+        from ragforge.evaluate.judge import Judge
+        from ragforge.flows.evaluate import answering
+
+        asking, models, _ = self._asked("", project, how)
+        opinion: Judge | None = None
+        if judge is not None:
+            judging = self._parts.language_model(judge or "premium") or (None if judge else models.main)
+            if judging is None:
+                raise UserError(
+                    "there is no model that could judge", hint="name one: --judge-model, or model.name in ragforge.toml"
+                )
+            opinion = Judge(judging, asking.timeout_seconds)
+        texts = [self.project_text(kind, project=project) for kind in ProjectTextKind]
+        settings = answering(asking, models, load_templates(self.workspace / "templates"), texts, opinion)
+        return replace(evaluate, ask=lambda text: self.ask(text, project=project, **how), judge=opinion), settings
 
     def evaluations(self, *, project: str = "default") -> list[Run]:
         """All runs, newest first."""
@@ -545,18 +862,28 @@ class Ragforge:
     def doctor(self) -> list[Finding]:
         """What works here, what is missing and how to get it."""
         from ragforge.ingest.jail.walls import findings, probe
-        from ragforge.operate.doctor import examine
+        from ragforge.operate.doctor import answering, examine
 
         return [
             *examine(self.workspace, self._parts.models(), self.settings.embed.model, self.settings.embed.fallback),
+            *answering(self._parts.language_models(with_cards=False)),
             *self._parts.catalog.inspect(),
             *findings(probe()),
         ]
 
+    def counters(self) -> dict[str, int]:
+        """What was done since this was opened: files, chunks, calls, searches, and how questions ended."""
+        return self._parts.counters.all()
+
     # -- models and jobs
 
     def models(self) -> list[ModelState]:
+        """The models that run here, and whether their weights are."""
         return self._parts.models()
+
+    def language_models(self) -> LanguageModels:
+        """The models that can write answers: what they cost and read, and what is missing. None of them is called."""
+        return self._parts.language_models()
 
     def pull_model(
         self,
@@ -637,6 +964,7 @@ class Ragforge:
             parts.embedder_of,
             parts.reranker,
             self.settings.search.cached_questions,
+            parts.counters,
         )
 
     @once
@@ -646,7 +974,7 @@ class Ragforge:
         from ragforge.flows.keep import Keep
 
         parts = self._parts
-        keep = Keep(parts.catalog, parts.embedder_of, lambda: parts.language_model("cheap"), utc_now, log=True)
+        keep = Keep(parts.catalog, parts.embedder_of, utc_now, log=self.settings.ask.log)
         return Ask(
             parts.catalog,
             self._search,
@@ -656,6 +984,28 @@ class Ragforge:
             utc_now,
             keep,
         )
+
+    @once
+    def _make_flow(self) -> Make:
+        from ragforge.assemble.assemble import load_templates
+        from ragforge.flows.make import Make
+
+        return Make(
+            self._parts.catalog,
+            self._search,
+            self._project_for,
+            lambda: load_templates(self.workspace / "templates"),
+            self._export,
+            utc_now,
+            log=self.settings.ask.log,
+        )
+
+    @once
+    def _export(self) -> Export:
+        from ragforge.answer.artifacts import markdown
+        from ragforge.flows.make import Export
+
+        return Export({".md": lambda artifact: markdown(artifact).encode(errors="replace"), ".docx": self._parts.docx})
 
     def _recover(self) -> None:
         self._reconcile.recover(self._scope)
@@ -685,6 +1035,8 @@ class Ragforge:
             for event in events:
                 yield event
                 if isinstance(event, FileResult):
+                    self._parts.counters.add("files", event.outcome == Outcome.READY)
+                    self._parts.counters.add("chunks", event.chunks)
                     new += event.chunks
                     removed = removed or event.outcome == Outcome.REMOVED
                 if new >= STEP or (isinstance(event, Progress) and event.stage == "watching"):
@@ -726,5 +1078,11 @@ def slug_of(name: str) -> str:
     return slug
 
 
-def _cancel(how: Mapping[str, Any]) -> Cancel:
-    return how.get("cancel") or Cancel()
+def _one_of(known: Sequence[HasId], name: str, what: str, hint: str) -> HasId:
+    """One of these, newest first, by its id, the beginning of it, or `last`."""
+    found = list(known[:1]) if name == LAST else [each for each in known if name and each.id.startswith(name)]
+    if not found:
+        raise NotFound(f"no {what} {name!r}", hint=hint)
+    if len(found) > 1:
+        raise UserError(f"{name!r} could be {len(found)} of them", hint="write more of its id")
+    return found[0]

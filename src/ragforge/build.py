@@ -15,22 +15,28 @@ from typing import TYPE_CHECKING
 from ragforge.adapters.blobs.folder import FolderBlobs
 from ragforge.adapters.locks import FileLock
 from ragforge.domain.library import Project
-from ragforge.domain.models import ModelState, PulledModel
+from ragforge.domain.models import LanguageModels, ModelState, PulledModel
+from ragforge.domain.records import Artifact
 from ragforge.domain.retrieval import IndexedText, Moment, Tuning
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import CorruptStore, NotFound, UserError
 from ragforge.flows.follow import Indexes
 from ragforge.once import once
+from ragforge.operate.counters import CountedEmbedder, Counters
 from ragforge.operate.inflight import InFlight
 from ragforge.ports import Catalog, Embedder, KeywordIndex, LanguageModel, Parsers, Reranker, VectorIndex
 from ragforge.settings import FILE_NAME, Settings, template
 
 if TYPE_CHECKING:
+    from ragforge.adapters.models.names import Name
+    from ragforge.adapters.models.states import Access
     from ragforge.adapters.vectors.chroma_process import ChromaProcess
 
 OFFLINE = "offline"
 """The name that asks for no language model, whatever the settings say."""
 PROFILES = ("cheap", "balanced", "premium")
+ANSWERS = "answers"
+"""What the model of the settings is for, beside what profiles are for."""
 INDEXED_TEXT = "name heading*2 header text"
 """What of a chunk the keyword index holds; part of its fingerprint."""
 
@@ -52,7 +58,10 @@ class Parts:
     def __init__(self, settings: Settings, embedders: Mapping[str, Embedder] | None = None) -> None:
         self.settings = settings
         self.workspace = settings.workspace
-        self._embedders: dict[str, Embedder] = dict(embedders or {})
+        self.counters = Counters()
+        self._embedders: dict[str, Embedder] = {
+            name: CountedEmbedder(embedder, self.counters) for name, embedder in (embedders or {}).items()
+        }
         self._embedders_lock = Lock()
         self._rerankers: dict[str, Reranker] = {}
         self._language_models: dict[str, LanguageModel] = {}
@@ -103,7 +112,7 @@ class Parts:
         """The embedder called `name`, made once."""
         with self._embedders_lock:
             if name not in self._embedders:
-                self._embedders[name] = self._make_embedder(name)
+                self._embedders[name] = CountedEmbedder(self._make_embedder(name), self.counters)
             return self._embedders[name]
 
     def _make_embedder(self, name: str) -> Embedder:
@@ -138,10 +147,7 @@ class Parts:
 
         None if there is none: answers then quote.
         """
-        settings = self.settings.model
-        name = name_or_profile or settings.name
-        if name in PROFILES:
-            name = getattr(settings, name) or settings.name
+        name = self._model_name(name_or_profile)
         if name in ("", OFFLINE):
             return None
         with self._embedders_lock:
@@ -149,35 +155,54 @@ class Parts:
                 self._language_models[name] = self._make_language_model(name)
             return self._language_models[name]
 
+    def _model_name(self, name_or_profile: str = "") -> str:
+        """The name that is meant; a profile without a model of its own has that of the settings."""
+        profiles = {profile: getattr(self.settings.model, profile) for profile in PROFILES}
+        usual = profiles.get(self.settings.model.name) or self.settings.model.name
+        return profiles.get(name_or_profile, name_or_profile) or usual
+
     def _make_language_model(self, name: str) -> LanguageModel:
-        from ragforge.adapters.models.names import COMPATIBLE, parse_name
+        from ragforge.adapters.models.names import parse_name
         from ragforge.adapters.models.pydantic_ai import Patience, ServedModel
 
-        settings, parsed = self.settings.model, parse_name(name)
-        # the address and the key were given for one service: another must not get to see them
-        is_meant = parsed.provider in (COMPATIBLE, settings.name.partition(":")[0])
-        key_name = (settings.api_key_env if is_meant else "") or parsed.key_name
+        reached, settings = self._access(parse_name(name)), self.settings.model
         model = ServedModel(
             name,
-            key=self.settings.secrets.get(key_name, ""),
-            key_name=key_name,
-            base_url=settings.base_url if is_meant else "",
+            key=reached.key,
+            key_name=reached.key_name,
+            base_url=reached.base_url,
             proxy=settings.proxy,
-            window=settings.window if name == settings.name else 0,
+            window=reached.window,
             patience=Patience(idle_seconds=settings.idle_seconds),
+            called=lambda: self.counters.add("provider_calls"),
         )
         self._exits.callback(model.close)
         return model
 
-    def served_models(self) -> list[str]:
-        """The names of language models at hand: those of the settings, and what an Ollama on its port has."""
-        from ragforge.adapters.embedders.records import ollama_address
-        from ragforge.adapters.models import names, ollama
+    def _access(self, name: Name) -> Access:
+        from ragforge.adapters.models.names import COMPATIBLE
+        from ragforge.adapters.models.states import Access
 
-        settings = self.settings.model
-        named = [name for name in (settings.name, *(getattr(settings, each) for each in PROFILES)) if ":" in name]
-        found = [f"{names.OLLAMA}:{model}" for model in ollama.models(ollama_address(os.environ))]
-        return list(dict.fromkeys([*named, *found]))
+        settings, usual = self.settings.model, self._model_name()
+        # the address and the key were given for one service: another must not get to see them
+        is_meant = name.provider in (COMPATIBLE, usual.partition(":")[0])
+        key_name = (settings.api_key_env if is_meant else "") or name.key_name
+        return Access(
+            key_name,
+            self.settings.secrets.get(key_name, ""),
+            settings.base_url if is_meant else "",
+            settings.window if str(name) == usual else 0,
+        )
+
+    def language_models(self, *, with_cards: bool = True) -> LanguageModels:
+        """The language models of the settings, and those that an Ollama on its port has. None of them is called."""
+        from ragforge.adapters.models.states import at_hand
+
+        uses: dict[str, tuple[str, ...]] = {}
+        for use in ("", *PROFILES):
+            if (name := self._model_name(use)) not in ("", OFFLINE):
+                uses[name] = (*uses.get(name, ()), use or ANSWERS)
+        return at_hand(uses, self._access, os.environ, with_cards=with_cards)
 
     # -- indexes
 
@@ -295,6 +320,13 @@ class Parts:
         from ragforge.adapters.weights import pull
 
         return pull(name, self.settings.store.models_dir, source, progress)
+
+    def docx(self, artifact: Artifact) -> bytes:
+        """A made document as a Word file."""
+        from ragforge.adapters.exports.docx import docx
+        from ragforge.answer.artifacts import made_how
+
+        return docx(artifact, made_how(artifact))
 
     def strategy(self) -> Strategy:
         """How a new project's texts are split."""

@@ -7,6 +7,7 @@
     ├── NotFound             5  no such project, file, path
     ├── NotAllowed           6  the scope does not reach it
     ├── ProviderError        7  a model or embedding service failed; `retryable` says whether to try again
+    │   ├── WrongShape       7  a model answered, but not in the shape that was asked for
     │   ├── RateLimited      7  slow down; `retry_after` seconds when the provider said so
     │   └── QuotaExceeded    7  the account is exhausted; trying again does not help
     ├── BadVectors           7  wrong dimension, NaN or infinity from an embedder
@@ -23,6 +24,10 @@ A file that cannot be parsed is no error: it is a `ParseFailure`, kept and shown
 from __future__ import annotations
 
 import errno
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ragforge.domain.generation import Usage
 
 
 class RagforgeError(Exception):
@@ -73,6 +78,8 @@ class ProviderError(RagforgeError):
     def __init__(self, message: str, *, hint: str = "", retryable: bool = False) -> None:
         super().__init__(message, hint=hint)
         self.retryable = retryable
+        self.usage: Usage | None = None
+        """What was paid all the same: for a form that did not fit, or an answer that broke off."""
 
 
 class RateLimited(ProviderError):
@@ -81,6 +88,10 @@ class RateLimited(ProviderError):
     def __init__(self, message: str, *, hint: str = "", retry_after: float | None = None) -> None:
         super().__init__(message, hint=hint, retryable=True)
         self.retry_after = retry_after
+
+
+class WrongShape(ProviderError):
+    """A model answered, but not in the shape that was asked for."""
 
 
 class QuotaExceeded(ProviderError):

@@ -186,6 +186,23 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """How questions are answered; each can be changed per question."""
+
+    stages: str = _setting(
+        "memory, shape, inject, gate, condense", "What is done around retrieval; leave out what you do not want"
+    )
+    strictness: float = _setting(0.3, "gate: 0 keeps every passage, 1 only what clearly bears on the task", minimum=0)
+    file_tokens: int = _setting(4000, "inject: tokens of the files a question names", minimum=0)
+    recent_turns: int = _setting(4, "memory: last turns that are always in the prompt, 3 to 5", minimum=3)
+    memory_tokens: int = _setting(1000, "memory: tokens of earlier turns that bear on the question", minimum=0)
+    whole_project_tokens: int = _setting(
+        6000, "A project that is no larger goes into the prompt whole; 0: never", minimum=0
+    )
+    log: bool = _setting(True, "Keep every question in the query log, with what it took")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Every setting. `origins` tells for each key, such as `limits.file_bytes`, where its value came from."""
 
@@ -199,6 +216,7 @@ class Settings:
     index: Index = field(default_factory=Index)
     search: Search = field(default_factory=Search)
     model: Model = field(default_factory=Model)
+    ask: Ask = field(default_factory=Ask)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Provider keys that are set, by the name of their variable."""
@@ -220,6 +238,7 @@ SECTIONS: Mapping[str, type] = MappingProxyType(
         "index": Index,
         "search": Search,
         "model": Model,
+        "ask": Ask,
     }
 )
 
@@ -316,10 +335,17 @@ def load(
     sections["store"].setdefault("models_dir", default_models_dir(env))
     built = {name: cls(**sections[name]) for name, cls in SECTIONS.items()}
     _check_split(built["split"], origins)
-    names = {*PROVIDER_KEYS, *(built[section].api_key_env for section in ("embed", "index", "model"))} - {""}
+    named = {*PROVIDER_KEYS, *(built[section].api_key_env for section in ("embed", "index", "model"))} - {""}
+    names = named | {f"{provider}_API_KEY" for provider in _providers(built["model"])}
     written = {name: value for name, (value, _) in (here | inside).items()}
     secrets = {name: value for name in sorted(names) if (value := env.get(name) or written.get(name))}
     return Settings(root, **built, origins=MappingProxyType(origins), secrets=MappingProxyType(secrets))
+
+
+def _providers(model: Model) -> set[str]:
+    """Whose models are named, as their keys are called."""
+    names = (model.name, model.cheap, model.balanced, model.premium)
+    return {name.partition(":")[0].upper().replace("-", "_") for name in names if ":" in name}
 
 
 def read_dotenv(path: Path) -> dict[str, tuple[str, int]]:

@@ -6,15 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.main import get_command
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command, get_group
 
-from ragforge.interfaces.cli.main import build
-from ragforge.interfaces.cli.reference import pages
+from ragforge.interfaces.cli.main import COMMANDS, build
+from ragforge.interfaces.cli.reference import contexts, pages
 
 HEAVY = ("numpy", "sqlalchemy", "onnxruntime", "tokenizers", "wordllama", "rich.console", "markitdown", "watchfiles")
 
@@ -41,6 +42,37 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
     ]
     assert [run[0] for run in runs] == ["0"] * 3 and [run[2:] for run in runs] == [["True"]] * 3
     assert min(float(run[1]) for run in runs) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "imported"),
+    [
+        (["--help"], set()),
+        (["--version"], set()),
+        (["mak"], set()),
+        (["make", "--help"], {"make"}),
+        (["--json", "-w", "x", "config", "show", "--help"], {"workspace"}),
+    ],
+)
+def test_only_the_command_that_is_named_is_imported(arguments: list[str], imported: set[str]) -> None:
+    script = (
+        "import sys\n"
+        "from ragforge.interfaces.cli.main import COMMANDS, main\n"
+        f"main({arguments!r})\n"
+        "print(*(module for module, _ in COMMANDS.values() if 'ragforge.interfaces.cli.' + module in sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert set(done.stdout.splitlines()[-1].split()) == imported
+
+
+def test_each_command_is_listed_with_the_first_sentence_of_its_own_help() -> None:
+    registered = {}
+    for module in {module for module, _ in COMMANDS.values()}:
+        app = typer.Typer()
+        import_module(f"ragforge.interfaces.cli.{module}").register(app)
+        for name, command in get_group(app).commands.items():
+            registered[name] = (module, command.get_short_help_str(limit=sys.maxsize))
+    assert registered == COMMANDS
 
 
 def test_the_version_and_shell_completion(tmp_path: Path) -> None:
@@ -130,16 +162,9 @@ def test_every_setting_is_shown_with_its_origin_and_no_secret(tmp_path: Path) ->
     assert "sk-hidden" not in done.stdout + people
 
 
-def commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    children = getattr(command, "commands", {})
-    for name, child in children.items():
-        yield from commands(child, f"{path} {name}")
-    if not children:
-        yield path, command
-
-
 def test_every_command_takes_the_common_options() -> None:
-    found = dict(commands(get_command(build()), "ragforge"))
+    tree = {context.command_path: context.command for context in contexts(get_command(build()))}
+    found = {path: command for path, command in tree.items() if not isinstance(command, TyperGroup)}
     assert {"ragforge add", "ragforge project rename", "ragforge config show", "ragforge models pull"} <= found.keys()
     for path, command in found.items():
         options = {name for parameter in command.params for name in parameter.opts}

@@ -11,14 +11,26 @@ import pytest
 
 from ragforge.adapters.catalog.database import Database
 from ragforge.domain.access import Clearance
-from ragforge.domain.evaluation import FoundPassage, Question, Run, Wanted, set_digest
+from ragforge.domain.conversation import FORGOTTEN_ANSWER
+from ragforge.domain.evaluation import (
+    AnswerKind,
+    AnswerResult,
+    CitedPassage,
+    FoundPassage,
+    Judgement,
+    Question,
+    QuestionResult,
+    Run,
+    Wanted,
+    set_digest,
+)
 from ragforge.domain.library import Labels
 from ragforge.errors import NotFound
 from ragforge.operate.access import owner
 from ragforge.testing.postgres import TemporaryPostgres
 from ragforge.testing.shelf import ManualClock, Shelf, file
 from tests.contracts.test_catalog import emptied
-from tests.unit.evaluate.records import result, run_of
+from tests.unit.evaluate.records import answered, result, run_of
 
 QUESTIONS = [
     Question("1", "Wo? 日本語 👩‍👩‍👧", {"a.md": 2.0, "ä/b.md": 0.0}, answers=("Hier", "“dort”")),
@@ -138,6 +150,101 @@ def _published(shelf: Shelf, name: str, level: Clearance) -> tuple[str, str]:
     document = shelf.publish(file(f"/{name}.md", name * 90, labels=Labels(confidentiality=level)))[0].document
     with shelf.catalog.read() as c:
         return document, c.documents.chunks(shelf.scope, shelf.id, document)[0].id
+
+
+# -- answers
+
+JUDGED = Judgement(5, 4, 1, {"relevance": "“Gut” 日本語"}, unseen=2, tokens=31, cost=0.25)
+
+
+def full(*documents: str, **facts: object) -> AnswerResult:
+    """An answer with all that can be kept of it."""
+    cited = tuple(CitedPassage(f"chunk {id}", id, id != documents[-1]) for id in documents)
+    metrics = {"answered": 1.0, "clarity": 0.75, "tokens": 12.0, "cost": 0.5}
+    values = {"text": "Es ist “so” \x00 [1] 👩‍👩‍👧", "expected": ("so", "ä"), "degraded": ("model",), **facts}
+    return answered(metrics, AnswerKind.ANSWER, cited=cited, documents=documents, judgement=JUDGED, **values)
+
+
+def kept(shelf: Shelf, *answers: AnswerResult | None, id: str = "run") -> list[QuestionResult]:
+    """A run with these answers, as it comes back."""
+    asked = [result(str(n), {"mrr": 0.5}, answer=answer, wanted=()) for n, answer in enumerate(answers)]
+    add_run(shelf, replace(run_of(asked, id=id), project=shelf.id), *asked)
+    return results(shelf, id)
+
+
+def results(shelf: Shelf, run: str = "run", clearance: Clearance = Clearance.RESTRICTED) -> list[QuestionResult]:
+    with shelf.catalog.read() as c:
+        return c.evaluations.results(replace(shelf.scope, clearance=clearance), shelf.id, run)
+
+
+def test_answers_come_back_as_they_were(shelf: Shelf) -> None:
+    first, second = (shelf.publish(file(f"/{name}.md", name * 90))[0].document for name in "ab")
+    whole = full(*sorted((first, second)))
+    failed = answered({}, AnswerKind.FAILED, text="", has_answer=None, unjudged="it rests")
+    one, two, three = (each.answer for each in kept(shelf, whole, failed, None))
+    assert one is not None
+    assert [passage.name for passage in one.cited] == [f"{'ab'[id == second]}.md" for id in whole.documents]
+    named = tuple(replace(passage, name="") for passage in one.cited)
+    assert replace(one, cited=named) == whole
+    assert (two, three) == (failed, None)
+    with shelf.catalog.read() as c:
+        (run,) = c.evaluations.runs(shelf.scope, shelf.id)
+    assert run.answers == {"answered": 1.0, "clarity": 0.75, "tokens": 12.0, "cost": 0.5, "answer_ms": 20.0}
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+def test_an_answer_goes_with_any_document_that_has_words_in_it(shelf: Shelf, by_path: bool) -> None:
+    gone, stays = (shelf.publish(file(f"/{name}.md", name * 90))[0].document for name in ("gone", "stays"))
+    kept(shelf, full(gone, stays), full(stays), None)
+    kept(shelf, full(gone), id="second")
+    other = Shelf.create(shelf.catalog, "other")
+    kept(other, full(other.publish(file("/gone.md", "gone" * 90))[0].document), id="foreign")
+    shelf.remove_source("/gone.md") if by_path else shelf.remove(gone)
+    first, untouched, none = (each.answer for each in results(shelf))
+    (second,) = (each.answer for each in results(shelf, "second"))
+    for answer in (first, second):
+        assert answer is not None and answer.text == FORGOTTEN_ANSWER and answer.documents == ()
+        assert answer.judgement == replace(JUDGED, reasons={}) and answer.metrics["clarity"] == 0.75
+        assert answer.expected == ("so", "ä"), "the question's author wrote it"
+    assert first is not None and [passage.name for passage in first.cited] == ["", "stays.md"]
+    assert untouched is not None and untouched.text.startswith("Es ist") and none is None
+    (elsewhere,) = (each.answer for each in results(other, "foreign"))
+    assert elsewhere is not None and elsewhere.text.startswith("Es ist")
+    shelf.remove(stays)
+    assert [each.answer and each.answer.text for each in results(shelf)] == [FORGOTTEN_ANSWER, FORGOTTEN_ANSWER, None]
+
+
+def test_an_answer_from_a_document_that_was_removed_meanwhile(shelf: Shelf) -> None:
+    gone, stays = (shelf.publish(file(f"/{name}.md", name * 90))[0].document for name in ("gone", "stays"))
+    shelf.remove(gone)
+    forgotten, whole = (each.answer for each in kept(shelf, full(stays, gone), full(stays)))
+    assert forgotten is not None and forgotten.text == FORGOTTEN_ANSWER and forgotten.documents == ()
+    assert whole is not None and whole.documents == (stays,)
+
+
+def test_a_lower_clearance_sees_the_figures_of_an_answer_and_not_its_words(shelf: Shelf) -> None:
+    (open_, _), (secret, _) = (
+        _published(shelf, name, level) for name, level in (("a", Clearance.PUBLIC), ("b", Clearance.RESTRICTED))
+    )
+    uncited = replace(full(open_), documents=(open_, secret))
+    wants = result("3", {}, answer=full(open_), wanted=(Wanted("b", 1.0, secret),))
+    asked = [result(str(n), {}, answer=each, wanted=()) for n, each in enumerate((full(open_), full(secret), uncited))]
+    add_run(shelf, replace(run_of([*asked, wants], id="run"), project=shelf.id), *asked, wants)
+    shown, *hidden = (each.answer for each in results(shelf, clearance=Clearance.INTERNAL))
+    assert shown is not None and shown.text.startswith("Es ist") and shown.cited[0].name == "a.md"
+    for answer in hidden:
+        assert answer is not None
+        assert (answer.text, answer.expected, answer.documents) == ("", (), ())
+        assert answer.judgement == replace(JUDGED, reasons={}) and answer.metrics["answered"] == 1
+    assert hidden[0] is not None and hidden[0].cited == (CitedPassage("", "", False),)
+
+
+def test_answers_go_with_the_project(shelf: Shelf, database: Database) -> None:
+    kept(shelf, full(shelf.publish(file("/a.md", "a" * 90))[0].document))
+    with shelf.catalog.write() as c:
+        c.projects.remove(shelf.scope, shelf.id)
+    with database.read() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM evaluation_documents").scalar() == 0
 
 
 def test_runs_newest_first(shelf: Shelf) -> None:

@@ -237,9 +237,10 @@ def unknown_words(words: list[str]) -> list[str]:
         if word.startswith("-"):
             unknown += [] if word.split("=")[0] in options | {"--help"} else [word]
         elif hasattr(command, "commands") and "=" not in word:
-            if word not in command.commands:
+            try:
+                _, command, _ = command.resolve_command(typer.Context(command), [word])
+            except typer.TyperException:
                 return [*unknown, word]
-            command = command.commands[word]
             options |= {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
     return unknown
 

@@ -169,6 +169,38 @@ def test_answers_come_to_a_catalog_that_had_none(database: Database) -> None:
             assert not left or table.name in ("counters", "embedders"), table.name
 
 
+def test_a_log_from_before_cites_nothing(database: Database) -> None:
+    upgrade_to(database, "0005")
+    fill_old(database)
+    facts = {"ord": 1, "project": 1, "id": "q", "principal": "owner", "kind": "answer", "chunks": "[]"}
+    facts |= dict.fromkeys(("asked_at", "k", "retrieval_ms", "generation_ms", "input_tokens", "output_tokens"), 1)
+    texts = dict.fromkeys(("question", "standalone", "agent", "model", "profile", "error", "feedback", "note"), "")
+    with database.write() as connection:
+        connection.execute(sa.insert(tables.query_log).values(facts | texts))
+    database.upgrade()
+    with SqlCatalog(database, now).read() as unit:
+        (asked,) = unit.log.all(owner(), "p", 10)
+    assert (asked.id, asked.cited) == ("q", ())
+
+
+def test_runs_of_a_catalog_that_knew_no_answers_come_along(database: Database) -> None:
+    upgrade_to(database, "0006")
+    fill_old(database)
+    run = (1, "run", 1, "set", "d", "old", '{"k": 10}', "h", 1, 2, 1, 1, 0, 0, 3.5, '{"mrr": 0.5}')
+    result = (1, 0, "q", "Why?", "[]", "[]", '{"mrr": 0.5}', 3.5, "[]")
+    with database.write() as connection:
+        mark = "?" if database.is_sqlite else "%s"
+        for table, row in (("evaluation_runs", run), ("evaluation_results", result)):
+            marks = ", ".join([mark] * len(row))
+            connection.exec_driver_sql(f"INSERT INTO {table} VALUES ({marks})", row)
+    database.upgrade()
+    with SqlCatalog(database, now).read() as unit:
+        (known,) = unit.evaluations.runs(owner(), "p")
+        (found,) = unit.evaluations.results(owner(), "p", "run")
+    assert (known.label, known.metrics, known.answers) == ("old", {"mrr": 0.5}, {})
+    assert (found.text, found.metrics, found.answer) == ("Why?", {"mrr": 0.5}, None)
+
+
 def test_a_person_is_told_of_the_upgrade(tmp_path: Path) -> None:
     old = Database.sqlite(tmp_path / "catalog.db", 5)
     upgrade_to(old, "0001")

@@ -15,9 +15,12 @@ from typing import Any, Literal
 import pytest
 
 from ragforge.adapters.models.pydantic_ai import ServedModel
+from ragforge.domain.answers import Answer, DoneEvent, TokenEvent
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.generation import Message, Role, Sampling, Usage
 from ragforge.testing.contracts.models import TEXTS
+from tests.forge import open_forge
+from tests.served import add_files
 
 xllamacpp = pytest.importorskip("xllamacpp", reason="the wheel xllamacpp (dev extra) is not installed")
 
@@ -110,3 +113,32 @@ def test_the_estimate_of_tokens_is_not_too_low(model: ServedModel, url: str) -> 
     for text in TEXTS:
         true = len(post(f"{url}/tokenize", {"content": text})["tokens"])
         assert model.count(text) >= true, text
+
+
+def test_a_question_is_answered_with_what_it_wrote(url: str, swift_path: Path) -> None:
+    """From files to an answer, all of it real. So small a model may say anything; what is shown was checked."""
+    settings = {
+        "model__name": "openai-compatible:smollm2",
+        "model__base_url": f"{url}/v1",
+        "model__window": 1024,
+        "model__max_tokens": 48,
+        "model__temperature": 0.0,
+    }
+    files = {
+        "founders.md": "# Company\n\nThe company was founded in 1987 by Inge and Klaus Petersen in Husum.\n",
+        "returns.md": "# Returns\n\nA chair can be sent back within 60 days of its delivery.\n",
+    }
+    with open_forge(swift_path / "workspace", None, **settings) as forge:
+        add_files(forge, swift_path / "docs", files)
+        events = list(forge.stream("Who founded the company?", project="p", stages=(), cancel=Cancel(60)))
+    done = events[-1]
+    assert isinstance(done, DoneEvent)
+    answer, account = done.result, done.result.account
+    assert isinstance(answer, Answer) and not answer.quoted and not account.degraded
+    assert "".join(event.text for event in events if isinstance(event, TokenEvent)) == answer.text
+    assert account.prompt is not None and account.prompt.sources[0].name == "founders.md"
+    assert all(each.quote in account.prompt.sources[each.marker - 1].text for each in answer.citations)
+    assert account.usage.calls == 1 and 0 < account.usage.output_tokens <= 48 and account.usage.cost == 0
+    sent = "".join(message.text for message in account.prompt.messages)
+    true = len(post(f"{url}/tokenize", {"content": sent})["tokens"])
+    assert true <= account.usage.input_tokens <= 1024 - 48, "nothing of the prompt was dropped"

@@ -33,18 +33,22 @@ def test_the_public_names() -> None:
     assert ragforge.__all__ == ["Ragforge", "__version__"]
     methods = {name for name in vars(ragforge.Ragforge) if not name.startswith("_")}
     assert methods == {
-        "add", "adding", "cancel_job", "check", "chunks", "close", "create_project", "doctor", "document", "documents",
-        "compare_evaluations", "enable", "evaluating", "evaluation", "evaluations", "explain", "find",
-        "importing_questions", "jobs", "label", "models", "open", "outside", "project", "projects", "pull_model",
-        "question_sets", "rebuilding", "reindexing", "remove_project", "removing", "rename_project", "search",
-        "syncing", "tuning", "watching",
+        "add", "adding", "agent", "agents", "artifact", "artifacts", "ask", "begin_conversation", "cancel_job", "check",
+        "chunks", "close", "compare_evaluations", "conversation", "conversations", "counters", "create_project",
+        "doctor", "document", "document_kinds", "documents", "enable", "evaluating", "evaluation", "evaluations",
+        "explain", "export_artifact", "find", "give_feedback", "importing_questions", "jobs", "label",
+        "language_models", "logged", "making", "mark_turn", "models", "open", "outside", "places", "project",
+        "project_text", "project_text_versions", "projects", "prompt", "prune_log", "pull_model", "query_log",
+        "question_sets", "questions", "rebuilding", "reindexing", "remove_artifacts", "remove_conversation",
+        "remove_project", "remove_turn", "removing", "rename_project", "rollups", "search", "spent", "stream",
+        "syncing", "text_estimate", "tuning", "turn_of", "turns", "watching", "write_project_text",
     }  # fmt: skip
     with pytest.raises(AttributeError):
         _ = ragforge.Nothing
 
 
 def test_the_command_line_starts_without_anything_heavy() -> None:
-    assert loaded_after("import ragforge.interfaces.cli.main", HEAVY) == []
+    assert loaded_after("from ragforge.interfaces.cli.reference import cli_page; cli_page()", HEAVY) == []
     assert loaded_after("import ragforge", (*HEAVY, "ragforge.app")) == []
 
 

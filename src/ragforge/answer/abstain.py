@@ -3,11 +3,13 @@
     cosine    of the passage that came first
     lead      how far that stands above the mean of the ten best, at most `_LEAD`
     apart     how much more of the question's weight the first passage holds than the ten do on average
-    sentence  how much of it one sentence of the first three holds
+    sentence  how much of it one sentence of the first three holds, under its headings
+    missing   how much of the question's names and numbers each of the first three lacks, at least
     words     the logarithm of the number of the question's words
 
-Where the answer is not there, passages on the same subject each hold some of the words, and none stands out. The
-highest cosine, BM25 over its ideal and what all passages cover together add nothing to these five.
+Where the answer is not there, passages on the same subject each hold some of the words, and none stands out. Words of
+the same family and misspelt ones count in part. The highest cosine, BM25 over its ideal, the gap to the second passage,
+what all passages cover together, close words and the kind of thing that is asked for add nothing to these six.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ragforge.answer.weigh import Groups, covered, weights
+from ragforge.answer.weigh import Groups, covered, kin_of, weights
 from ragforge.domain.answers import Evidence
 
 PASSAGES = 10
@@ -48,9 +50,11 @@ class Calibration:
     threshold: float = 0.25
 
 
-MINILM = Calibration({"cosine": 4.8, "lead": 3.1, "apart": 4.7, "sentence": 4.2, "words": 0.42}, -6.7)
-WORDLLAMA = Calibration({"cosine": 2.4, "lead": 4.5, "apart": 4.6, "sentence": 4.9, "words": 0.56}, -6.0)
-WORDS_ALONE = Calibration({"apart": 4.1, "sentence": 6.3, "words": 1.1}, -6.2)
+MINILM = Calibration({"cosine": 4.1, "lead": 3.0, "apart": 4.4, "sentence": 4.3, "missing": -1.5, "words": 0.58}, -6.6)
+WORDLLAMA = Calibration(
+    {"cosine": 1.9, "lead": 4.0, "apart": 4.2, "sentence": 4.8, "missing": -1.7, "words": 0.69}, -5.8
+)
+WORDS_ALONE = Calibration({"apart": 3.8, "sentence": 5.9, "missing": -2.0, "words": 1.1}, -5.8)
 """For every other model, for a question in a language that the model does not know, and where there are no vectors."""
 _FITTED = {"minilm": MINILM, "wordllama": WORDLLAMA}
 
@@ -61,26 +65,37 @@ def calibration_of(embedder: str) -> Calibration:
 
 
 def evidence(
-    groups: Groups, rare: Mapping[str, float], passages: Sequence[Heard], calibration: Calibration
+    groups: Groups,
+    rare: Mapping[str, float],
+    passages: Sequence[Heard],
+    calibration: Calibration,
+    named: Sequence[bool] = (),
 ) -> Evidence:
     """How much there is to answer from: nothing without passages, and by words alone if the first has no cosine."""
     if not passages:
         return Evidence(0.0, calibration.threshold)
-    values = features(groups, rare, passages)
+    values = features(groups, rare, passages, named)
     used = calibration if calibration.weights.keys() <= values.keys() else WORDS_ALONE
     total = used.constant + sum(weight * values[name] for name, weight in used.weights.items())
     return Evidence(1 / (1 + math.exp(-total)), calibration.threshold, values)
 
 
-def features(groups: Groups, rare: Mapping[str, float], passages: Sequence[Heard]) -> dict[str, float]:
+def features(
+    groups: Groups, rare: Mapping[str, float], passages: Sequence[Heard], named: Sequence[bool] = ()
+) -> dict[str, float]:
     """What the score rests on."""
     weighed = weights(groups, rare)
     best = passages[:PASSAGES]
-    held = [covered(groups, weighed, passage.terms) for passage in best]
+    kin = kin_of(groups, frozenset().union(*(passage.terms for passage in best)))
+    names = [weight if is_name else 0.0 for weight, is_name in zip(weighed, named, strict=False)]
+    held = [covered(groups, weighed, passage.terms, kin) for passage in best]
     sentences = [sentence for passage in best[:SENTENCES_OF] for sentence in passage.sentences]
     values = {
         "apart": held[0] - sum(held) / PASSAGES,
-        "sentence": max((covered(groups, weighed, each) for each in sentences), default=0.0),
+        "sentence": max((covered(groups, weighed, each, kin) for each in sentences), default=0.0),
+        "missing": 1 - max(covered(groups, names, each.terms, kin) for each in best[:SENTENCES_OF])
+        if any(names)
+        else 0.0,
         "words": math.log(max(1, len(groups))),
     }
     first = best[0].cosine

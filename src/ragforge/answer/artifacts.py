@@ -7,23 +7,18 @@ is open, with what to add. `[n]` is numbered over the whole document, in the ord
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from ragforge.answer.outline import HEADING, SOURCES, Outline, Part, fence_after, headings
-from ragforge.answer.quote import Quoted
-from ragforge.answer.weigh import Groups, TermsOf, covered
+from ragforge.answer.outline import HEADING, SOURCES, Outline, Part, fence_after
 from ragforge.domain.answers import Citation
 from ragforge.domain.prompts import PromptParts, Shape, Source
 from ragforge.domain.records import Artifact, ArtifactSection
-from ragforge.domain.retrieval import ContextBlock, Retrieved
 from ragforge.domain.sentences import sentence_starts
 
 MOST_SOURCES = 10
 """Passages that one section is written from."""
-ENOUGH = 0.5
-"""Evidence that a section needs: the questions of an outline are short, and hold common words."""
 _TOPIC_WORDS = 16
 _UNPROVED = " (unproved)"
 """After a marker whose passage does not bear the sentence out."""
@@ -33,9 +28,6 @@ _ROW = re.compile(r"[ \t]*\|")
 _RULE_ROW = re.compile(r"[ \t]*\|?[ \t:|-]+$")
 _ENDED = re.compile(r"[.!?…。！？][\"'”’»)*_]*(?:\s*\[\d+\])+\Z")
 """A sentence, and markers after its end."""
-_TABLE_ROW = re.compile(r"\|[^\n]*\|")
-_NOT_PROSE = re.compile(r"\n(?![^\W_])| = |[{};:]\n|\n\d{1,9}[.)] ")
-"""A line that is indented or marked, or looks like code."""
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|!&~$])")
 
 
@@ -48,66 +40,16 @@ def topic(brief: str) -> str:
     return " ".join(line.split()[:_TOPIC_WORDS])
 
 
-def narrowed(question: str, brief: str) -> str:
-    """A section's question with what the document is about."""
-    about = topic(brief)
-    return f"{question} ({about})" if about else question
-
-
-def titled(found: Retrieved, groups: Groups, terms_of: TermsOf) -> tuple[ContextBlock, ...]:
-    """The blocks whose heading or file's name holds all the words: what stands below “Risks” tells the risks."""
-    blocks = []
-    for block in found.context:
-        lines = (block.name, *block.locator.path, *(heading for _, heading, _ in headings(block.text)))
-        if any(_holds(groups, terms, 1.0) for terms in terms_of(lines)):
-            blocks.append(block)
-    return tuple(blocks)
-
-
-def telling(
-    quotes: Iterable[Quoted], sources: Sequence[Source], groups: Groups, terms_of: TermsOf
-) -> Iterator[tuple[Quoted, Source]]:
-    """Those quotations that hold at least half of the words, themselves or in what stands above them."""
-    by_number = {source.number: source for source in sources}
-    for quote in quotes:
-        source = by_number[quote.source]
-        above = [heading for _, heading, _ in headings(source.text[: quote.start])][-1:] or source.locator.path[-1:]
-        (terms,) = terms_of([" ".join((source.name, *above, quote.text))])
-        if _holds(groups, terms, 0.5):
-            yield quote, source
-
-
-def _holds(groups: Groups, terms: Iterable[str], part: float) -> bool:
-    return bool(groups) and covered(groups, [1.0] * len(groups), frozenset(terms)) >= part
-
-
-def passages_of(found: Sequence[Sequence[ContextBlock]]) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+def passages_of(found: Sequence[Sequence[Source]]) -> tuple[tuple[Source, ...], tuple[str, ...]]:
     """The best passages of several searches in turn, numbered; and the names of those there is no room for."""
-    blocks: dict[tuple[str, str], ContextBlock] = {}
+    unique: dict[tuple[str, str], Source] = {}
     for row in zip_longest(*found):
-        for block in row:
-            if block is not None:
-                blocks.setdefault((block.document, block.text), block)
-    every = list(blocks.values())
-    sources = tuple(source_of(number, block) for number, block in enumerate(every[:MOST_SOURCES], start=1))
-    return sources, tuple(dict.fromkeys(block.name for block in every[MOST_SOURCES:]))
-
-
-def source_of(number: int, block: ContextBlock) -> Source:
-    """A block of context under the number by which it is cited."""
-    return Source(
-        number=number,
-        chunk=block.best or block.chunks[0],
-        chunks=block.chunks,
-        document=block.document,
-        name=block.name,
-        locator=block.locator,
-        checksum=block.checksum,
-        score=block.score,
-        text=block.text,
-        tokens=block.tokens,
-        spans=block.spans,
-    )
+        for source in row:
+            if source is not None:
+                unique.setdefault((source.document, source.text), source)
+    every = list(unique.values())
+    sources = tuple(replace(source, number=number) for number, source in enumerate(every[:MOST_SOURCES], start=1))
+    return sources, tuple(dict.fromkeys(source.name for source in every[MOST_SOURCES:]))
 
 
 def prompt_parts(
@@ -118,7 +60,7 @@ def prompt_parts(
     others = ", ".join(each.heading for each in outline.parts if each is not part)
     return PromptParts(
         task=f"{asked}\n\nWhat the document is for:\n{brief.strip()}" if brief.strip() else asked,
-        shape=Shape(" ".join(part.questions), "write", headers=(part.heading,)),
+        shape=Shape(" ".join(part.questions), "write"),
         persona=persona,
         sources=sources,
         output=(
@@ -130,38 +72,6 @@ def prompt_parts(
 
 
 # -- how it is written down
-
-
-def bullets(quotes: Iterable[Quoted]) -> str:
-    """Sentences of the sources as they stand there, one list item for each, with their markers."""
-    return "\n".join(_bullet(quote) for quote in quotes)
-
-
-def _bullet(quote: Quoted) -> str:
-    text = quote.text.strip()
-    if _TABLE_ROW.fullmatch(text):
-        text = ", ".join(cell for cell in map(str.strip, text.strip("|").split("|")) if cell)
-    elif not _NOT_PROSE.search(text):
-        text = " ".join(text.split())  # only the lines were wrapped
-    first, *rest = text.split("\n")
-    fence = ""
-    for line in (first, *rest):
-        fence = fence_after(fence, line)
-    lines = [f"- {_ITEM.sub('', first)}", *(f"  {line}" if line.strip() else "" for line in rest)]
-    if fence:  # the quotation ends inside of code
-        lines.append(f"  {fence}")
-    ends_code = fence or (rest and fence_after("", rest[-1]))
-    return "\n".join([*lines, f"  [{quote.source}]"]) if ends_code else "\n".join(lines) + f" [{quote.source}]"
-
-
-def new_quotes(quotes: Iterable[tuple[Quoted, Source]], before: set[tuple[str, str]]) -> list[Quoted]:
-    """Each quotation once, and those that the document does not hold yet; all of them if it holds every one."""
-    unique: dict[tuple[str, str], Quoted] = {}
-    for quote, source in quotes:
-        unique.setdefault((source.document, " ".join(quote.text.split())), quote)
-    fresh = [quote for key, quote in unique.items() if key not in before]
-    before.update(unique)
-    return fresh or list(unique.values())
 
 
 def tamed(text: str, heading: str) -> tuple[str, tuple[str, ...]]:
@@ -323,7 +233,7 @@ def markdown(artifact: Artifact) -> str:
     """The document as Markdown, with one list of its sources at the end."""
     parts = [f"**{escaped(artifact.title)}**", made_how(artifact)]
     for section in artifact.sections:
-        parts += [f"{'#' * section.level} {section.heading}", section.text]
+        parts += [f"{'#' * section.level} {section.heading}", section.shown]
     if artifact.sources:
         entries = (f"{source.number}. {cited(source)}" for source in artifact.sources)
         parts += [f"## {SOURCES}", "\n".join(entries)]

@@ -47,9 +47,7 @@ class Checked:
     """Sentences that claim something and cite nothing."""
 
 
-def check(
-    text: str, sources: Sequence[Source], terms_of: TermsOf, allowed_links: Collection[str] | None = None
-) -> Checked:
+def check(text: str, sources: Sequence[Source], terms_of: TermsOf, allowed_links: Collection[str] = ()) -> Checked:
     """What the model wrote, cleaned as the stream was, with every marker traced to its passage."""
     shown, passed = clean(text, sources, allowed_links)
     by_number = {source.number: source for source in sources}

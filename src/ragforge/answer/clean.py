@@ -13,10 +13,12 @@ from functools import cache
 from html import unescape
 
 LINK_REMOVED = "[link removed]"
+LINK_IN_SOURCE = "[link in source {}]"
 IMAGE_REMOVED = "[image removed]"
 LONGEST_LINK = 600
 """Longer addresses are never allowed, so that no more needs to be held back."""
 _LONGEST_ENTITY = 40
+_LONGEST_NOTE = 80
 
 # -- characters
 
@@ -178,3 +180,9 @@ def links_in(texts: Iterable[str]) -> frozenset[str]:
                 further = find_link(whole[step:])
                 at = step + further if further >= 0 else -1
     return frozenset(found)
+
+
+def noted(address: str) -> str:
+    """An address that can be read but does nothing where it is shown: `https evil[.]example/x`."""
+    plain = re.sub(r"//+|[^\w./?=%&#@-]+", " ", address).strip().replace(".", "[.]").replace("@", " at ")
+    return plain if len(plain) <= _LONGEST_NOTE else plain[:_LONGEST_NOTE] + "…"

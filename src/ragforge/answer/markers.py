@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from ragforge.answer.clean import look_alikes
+from ragforge.answer.clean import find_link, look_alikes, noted
 from ragforge.domain.answers import RemovedCitation
 from ragforge.domain.prompts import Source
 
 LONGEST = 200
 """Characters between the brackets of a marker."""
+BRACKETS = dict(zip("[【［〔〖〘〚⟦⟬⁅❲⦋⦗﹝⸨", "]】］〕〗〙〛⟧⟭⁆❳⦌⦘﹞⸩", strict=True))
+"""Signs that open a marker, or look as if they did, and those that close it."""
 _WIDEST_RANGE = 50
 _DASH = "-‐‑‒–—−"
-_PREFIX = r"(?:(?:sources?|src|refs?|references?|docs?|documents?|passages?|quellen?|context)\b\s*[:#]?\s*)?"
-_NUMBERS = re.compile(
-    rf"\s*{_PREFIX}(?P<list>[\^#]?\d{{1,9}}(?:\s*(?:[,;&+/]|and|und|[{_DASH}])\s*[\^#]?\d{{1,9}})*)\s*(?:†.*)?", re.I
+_PREFIX = (
+    r"(?:(?:sources?|src|refs?|references?|docs?|documents?|passages?|quellen?|context|cit(?:e[ds]?|ations?)|notes?"
+    r"|footnotes?|see|siehe|no|nr)\b\.?\s*[:#]?\s*)?"
 )
+_LIST = rf"[\^#]?\d{{1,9}}(?:\s*(?:[,;&+/]|and|und|[{_DASH}])\s*[\^#]?\d{{1,9}})*"
+_WHERE = rf"[,;:]?\s*(?:pp?|pages?|s|seiten?|sections?|sec|chapters?|ch|lines?|§|at|t)\b\.?\s*=?\s*[\d.:{_DASH}]+"
+_NUMBERS = re.compile(rf"\s*{_PREFIX}(?P<list>[{_DASH}]?{_LIST})\s*(?:†.*|{_WHERE}|[:|]\s*[^\W\d].*)?\s*", re.I)
+_DECORATION = re.compile(r"[*_~`\\]+")
 _RANGE = re.compile(rf"[\^#]?(\d+)(?:\s*[{_DASH}]\s*[\^#]?(\d+))?")
 _CHUNK = re.compile(r"\s*chunks?(?:[ _-]?id)?\s*[:=]\s*(?P<ids>\S.*?)\s*", re.I)
 _SOURCE = re.compile(
@@ -70,8 +77,7 @@ def _names(name: str) -> tuple[str, ...]:
 
 def marker(inside: str, known: Known) -> Marker | None:
     """What the text between two brackets stands for; None: it is no marker."""
-    plain = inside.translate(look_alikes())
-    if numbers := _NUMBERS.fullmatch(plain):
+    if numbers := _NUMBERS.fullmatch(_undecorated(inside)):
         return _numbered(numbers["list"], inside, known)
     if chunk := _CHUNK.fullmatch(inside):
         return _chunks(chunk["ids"], known)
@@ -80,13 +86,27 @@ def marker(inside: str, known: Known) -> Marker | None:
     return None
 
 
+def _undecorated(inside: str) -> str:
+    """What a reader sees in it: without emphasis and escapes, digits of every kind as digits."""
+    plain = unicodedata.normalize("NFKD", inside.translate(look_alikes()))
+    return _DECORATION.sub("", "".join(sign for sign in plain if not unicodedata.combining(sign)))
+
+
+def _removed(inside: str, reason: str) -> RemovedCitation:
+    """A marker as it can be told without harm."""
+    alive = "<" in inside or any(find_link(word) >= 0 for word in inside.split())
+    return RemovedCitation(f"[{noted(inside) if alive else inside.strip()}]", reason)
+
+
 def _numbered(listed: str, inside: str, known: Known) -> Marker:
+    if listed[0] in _DASH:
+        return Marker((), (_removed(inside, "no source has a number below one"),))
     found: dict[int, None] = {}
     removed: list[RemovedCitation] = []
     for each in _RANGE.finditer(listed):
         first, last = int(each[1]), int(each[2] or each[1])
         if not 0 <= last - first < _WIDEST_RANGE:
-            removed.append(RemovedCitation(f"[{inside.strip()}]", f"{each[0]} is no range of sources"))
+            removed.append(_removed(inside, f"{each[0]} is no range of sources"))
             continue
         for number in range(first, last + 1):
             if number in known.numbers:
@@ -103,7 +123,7 @@ def _chunks(ids: str, known: Known) -> Marker:
         if each in known.chunks:
             found[known.chunks[each]] = None
         else:
-            removed.append(RemovedCitation(f"[chunk: {each}]", "no chunk with this id was retrieved"))
+            removed.append(_removed(f"chunk: {each}", "no chunk with this id was retrieved"))
     return Marker(tuple(found), tuple(removed))
 
 
@@ -122,7 +142,7 @@ def _named(match: re.Match[str], inside: str, known: Known) -> Marker:
         reason = f"no source from {called[0].name} has " + (f"page {page}" if page else f"the time {time}")
     else:
         reason = "no source has this name"
-    return Marker((), (RemovedCitation(f"[{inside.strip()}]", reason),))
+    return Marker((), (_removed(inside, reason),))
 
 
 def _has_page(source: Source, page: int) -> bool:

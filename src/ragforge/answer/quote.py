@@ -13,8 +13,8 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from ragforge.answer.units import Unit, announced, units
-from ragforge.answer.weigh import Groups, TermsOf, covered, weights
+from ragforge.answer.units import Span, Unit, announced, is_row, units
+from ragforge.answer.weigh import Groups, TermsOf, covered, kin_of, weights
 from ragforge.domain.prompts import Source
 
 SOURCES = 5
@@ -24,6 +24,7 @@ _NEAR = 4
 _LONGEST_WORD = 20
 _MOST_PLACES = 32
 """Of one word in one unit."""
+_SENTENCE_ENDS = ".!?…:。！？\"'”»)"
 _ALIKE = 0.8
 """Of two units that share so many of their terms, one is enough."""
 
@@ -135,20 +136,24 @@ class _Candidate:
     """A unit of a source, and how well it answers."""
 
     source: Source
+    units: Sequence[Unit]
     place: int
     """Among the units of its source."""
-    unit: Unit
     terms: frozenset[str]
     features: tuple[float, ...]
     score: float
 
+    @property
+    def unit(self) -> Unit:
+        return self.units[self.place]
 
-_WEIGHTS = (3.6, 6.3, 1.8, 2.1, 8.5)
+
+_WEIGHTS = (4.4, 5.5, 1.8, 2.1, 8.4)
 """Of what the unit itself covers, what it covers with the text above and before it, close words, the fitting kind, and
 the source's score beside the best one's; fitted by bench/answers.py on questions with known answers."""
-_FOLLOWS = 3.0
+_FOLLOWS = 2.5
 """How much less a second sentence may score."""
-_FOLLOWS_FACT = 0.7
+_FOLLOWS_FACT = 1.0
 """The same after the answer to a question for a name, a time, an amount or a place."""
 
 
@@ -178,6 +183,8 @@ def quote(
             break
         if any(_overlap(each, other, span) for other, span in zip(chosen, quoted, strict=True)):
             continue
+        if chosen and _is_scrap(each) and not _is_scrap(chosen[0]):
+            continue
         text = each.source.text
         start, end = _with_announced(each, room)
         if word_count(text[start:end]) > room:
@@ -190,6 +197,12 @@ def quote(
     return sorted(quoted, key=lambda each: (each.source, each.start))
 
 
+def _is_scrap(candidate: _Candidate) -> bool:
+    """Whether it is less than a sentence, and no part of a table or of code: a title, the subject of a mail."""
+    text, unit = candidate.source.text, candidate.unit
+    return text[unit.end - 1] not in _SENTENCE_ENDS and not unit.code and not is_row(text, unit)
+
+
 def _overlap(candidate: _Candidate, other: _Candidate, span: Quoted) -> bool:
     """Whether a unit repeats one that was chosen."""
     if candidate.source.number == span.source and candidate.unit.start < span.end and span.start < candidate.unit.end:
@@ -199,9 +212,13 @@ def _overlap(candidate: _Candidate, other: _Candidate, span: Quoted) -> bool:
 
 
 def _with_announced(candidate: _Candidate, words: int) -> tuple[int, int]:
-    """The span of a unit; with what it announces, as far as that is short enough."""
-    text, (start, end, _, leads) = candidate.source.text, candidate.unit
-    for following in announced(text, units(text), candidate.place) if leads else ():
+    """The span of a unit; with what it announces, or, of code, with what announces it, where that is short enough."""
+    text, unit, place = candidate.source.text, candidate.unit, candidate.place
+    start, end = unit.start, unit.end
+    before = candidate.units[place - 1] if place else unit
+    if unit.code and before.leads and word_count(text[before.start : end]) <= words:
+        start = before.start
+    for following in announced(text, candidate.units, place):
         if word_count(text[start : following.end]) > words:
             break
         end = following.end
@@ -250,30 +267,43 @@ def candidates(
     best = max((source.score for source in sources[:SOURCES]), default=0.0) or 1.0
     kind = asked_for(question)
     given = frozenset(_WORD.findall(question.casefold()))
+    read = [_read(source, terms_of) for source in sources[:SOURCES]]
+    kin = kin_of(groups, frozenset().union(*(held for each in read for held in each.terms)))
     found = []
-    for source in sources[:SOURCES]:
-        spans = units(source.text)
-        above = list(dict.fromkeys(unit.above for unit in spans))
-        pieces = [source.text[unit.start : unit.end] for unit in spans]
-        headings = [" ".join(source.text[slice(*span)] for span in spans) for spans in above]
-        title, *terms = terms_of([" ".join((source.name, *source.locator.path)), *headings, *pieces])
-        over = {span: frozenset((*title, *held)) for span, held in zip(above, terms, strict=False)}
-        terms = terms[len(above) :]
+    for source, (spans, terms, title, over) in zip(sources, read, strict=False):
         sets = [frozenset(held) for held in terms]
         for place, unit in enumerate(spans):
             if not _found(source, unit):
                 continue
             before = sets[place - 1] if place else frozenset()
+            context = sets[place].union(before, title, *(over[span] for span in (*unit.above, *unit.under)))
             features = (
-                covered(groups, weighed, sets[place]),
-                covered(groups, weighed, sets[place] | over[unit.above] | before),
+                covered(groups, weighed, sets[place], kin),
+                covered(groups, weighed, context, kin),
                 _close(groups, pairs, terms[place]),
-                _fits(kind, pieces[place], given),
+                _fits(kind, source.text[unit.start : unit.end], given),
                 source.score / best,
             )
             score = sum(weight * value for weight, value in zip(_WEIGHTS, features, strict=True))
-            found.append(_Candidate(source, place, unit, sets[place], features, score))
+            found.append(_Candidate(source, spans, place, sets[place], features, score))
     return found
+
+
+class _Read(NamedTuple):
+    """A source's units with their terms, and those of its title and of the lines that units stand under."""
+
+    units: list[Unit]
+    terms: Sequence[Sequence[str]]
+    title: Sequence[str]
+    over: Mapping[Span, Sequence[str]]
+
+
+def _read(source: Source, terms_of: TermsOf) -> _Read:
+    text, spans = source.text, units(source.text)
+    over = list(dict.fromkeys(span for unit in spans for span in (*unit.above, *unit.under)))
+    pieces = [text[start:end] for start, end in (*over, *((unit.start, unit.end) for unit in spans))]
+    title, *terms = terms_of([" ".join((source.name, *source.locator.path)), *pieces])
+    return _Read(spans, terms[len(over) :], title, dict(zip(over, terms, strict=False)))
 
 
 def _found(source: Source, unit: Unit) -> bool:

@@ -1,23 +1,25 @@
 """The filter between a model and the reader: it lets through what is harmless, as soon as that is certain.
 
-Markers become `[n]` of a source that was given, or vanish. Addresses pass only if a source holds them, and as plain
-text; images, HTML and links do not. Every decision rests on the text alone, never on how it came in pieces, and on a
-bounded stretch of it. What leaves cannot become markup where it is joined: `](`, `]:` and `<a` are never written,
-except in a code block that every reader of Markdown takes for one.
+Markers become `[n]` of a source that was given, or vanish. An address passes only as plain text, and only if a source
+holds it that is cited on the same line; in a code block, before it or soon after. So it is never said in the model's
+own name. Images, HTML and links do not pass. Every decision rests on the text alone, never on how it came in pieces,
+and on a bounded stretch of it. What leaves cannot become markup where it is joined: `](`, `]:` and `<a` are never
+written, except in a code block that every reader of Markdown takes for one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from html import unescape
 
 from ragforge.answer import clean as rules
-from ragforge.answer.markers import LONGEST, Known, Marker, marker
+from ragforge.answer.markers import BRACKETS, LONGEST, Known, Marker, marker
 from ragforge.domain.answers import RemovedCitation
 from ragforge.domain.prompts import Source
 
-HELD_AT_MOST = 2_100
+HELD_AT_MOST = 2_700
 """Characters that are ever held back."""
 _LONGEST_TAG = 2_000
 _LONGEST_TARGET = 1_800
@@ -25,19 +27,27 @@ _LONGEST_CODE = 500
 _LONGEST_RUN = 512
 _LONGEST_FENCE = 300
 _LONGEST_SPACE = 8
-_LONGEST_NOTE = 80
+_NEAR = 600
+"""Characters after an address within which its source must be cited."""
 
-_PLAIN = re.compile(r"(?:\(?[^\W_]{1,64}(?:['’-][^\W_]{1,64}|\.[0-9]{1,8})?+\)?[.,;:?]?+ (?=[^\s\[【]))++")
-_RUN = re.compile(rf"[^\s\[\]<>()\"'`&!{{}}|【】，、；！？（）「」『』]{{1,{_LONGEST_RUN}}}")
+_OPENING = "".join(BRACKETS)
+_ANY = re.escape(_OPENING + "".join(BRACKETS.values()))
+_PLAIN = re.compile(
+    r"(?:\(?(?:[0-9]{1,9}\.[0-9]{1,8}|[^\W_]{1,64}(?:['’-][^\W_]{1,64})?+)\)?[.,;:?]?+ (?=[^\s"
+    + re.escape(_OPENING)
+    + r"]))++"
+)
+_RUN = re.compile(rf"[^\s{_ANY}<>()\"'`&!{{}}|，、；！？（）「」『』]{{1,{_LONGEST_RUN}}}")
 _SPACE = re.compile(rf"[^\S\n]{{1,{_LONGEST_SPACE}}}")
-_LABEL = re.compile(rf"[^\[\]【】\n]{{0,{LONGEST}}}")
+_LABEL = re.compile(rf"[^{_ANY}\n]{{0,{LONGEST}}}")
+_BROKEN_OFF = re.compile(r"[\s^#]*\d[\d\s,;-]*")
 _TARGET = re.compile(r"\(([^()\n]{0,500}(?:\([^()\n]{0,200}\)[^()\n]{0,200}){0,3})\)")
 _IN_TAG = re.compile(rf"[^<>]{{0,{_LONGEST_TAG}}}")
 _TAG_NAME = re.compile(r"[/!?$]?[\w-]{0,20}")
 _TICKS = re.compile(rf"`{{1,{_LONGEST_RUN}}}")
 _TICKS_OR_END = re.compile(r"`+|\n")
 _ENTITY = re.compile(r"&(#?[A-Za-z0-9]{0,40})")
-_OPENING = re.compile(r"(`{3,}|~{3,})[ \t]*([\w+#.-]{0,40})[^\n]*")
+_FENCE = re.compile(r"(`{3,}|~{3,})[ \t]*([\w+#.-]{0,40})[^\n]*")
 _MAY_CLOSE = re.compile(r" {0,3}(?:`*|~*)[ \t]*")
 _SAFE_ATTRIBUTE = (
     r"""\s+(?:class|id|name|type|value|alt|title|width|height|for|role|lang|key|disabled|checked)"""
@@ -55,17 +65,53 @@ _OPENS = "(*_\"'“„‘«—–"
 _ENDS = ".,;:!?)…”’»"
 
 
+@dataclass(slots=True)
+class _Address:
+    """An address of a source, until it is known whether that source is cited beside it."""
+
+    text: str
+    sources: frozenset[int]
+    at: int
+    """How much was let through before it."""
+    in_block: bool
+    """Whether it stands in a code block, where nothing can be cited."""
+    shown: str = ""
+    """As it is let through; empty: not known yet."""
+
+    def __str__(self) -> str:
+        return self.shown
+
+    @property
+    def note(self) -> str:
+        told = f"link to {rules.noted(self.text)}: source {min(self.sources)} holds it, and is not cited beside it"
+        return "" if self.shown == self.text else told
+
+    def refuse(self) -> None:
+        self.shown = rules.LINK_IN_SOURCE.format(min(self.sources))
+
+
 class StreamFilter:
     """Takes what a model writes in pieces of any size, and gives what may be shown."""
 
-    def __init__(self, sources: Sequence[Source], allowed_links: Collection[str] | None = None) -> None:
+    def __init__(self, sources: Sequence[Source], allowed_links: Collection[str] = ()) -> None:
+        """`allowed_links` are shown anyway: those that a person wrote."""
         self.removed: list[RemovedCitation] = []
-        self.stripped: list[str] = []
+        self._notes: list[str | _Address] = []
         self._known = Known.of(sources)
-        self._allowed = rules.links_in(each.text for each in sources) if allowed_links is None else allowed_links
+        self._allowed = allowed_links
+        self._holders: dict[str, frozenset[int]] = {}
+        for source in sources:
+            for address in rules.links_in([source.text]):
+                self._holders[address] = self._holders.get(address, frozenset()) | {source.number}
         self._plain = rules.Plain()
         self._held = ""
-        self._out: list[str] = []
+        self._out: list[str | _Address] = []
+        self._passed = 0
+        """How much was let through."""
+        self._waiting: list[_Address] = []
+        self._cited: set[int] = set()
+        self._cited_here: set[int] = set()
+        """On this line."""
         self._last = ""
         """The last character that was let through."""
         self._gap = False
@@ -88,11 +134,21 @@ class StreamFilter:
         """The rest."""
         return self._through(self._plain.feed("", final=True), final=True)
 
+    @property
+    def stripped(self) -> list[str]:
+        """What was taken out, in words."""
+        return [note for note in (each if isinstance(each, str) else each.note for each in self._notes) if note]
+
     def _through(self, text: str, *, final: bool) -> str:
         text = self._held + text
         at = self._scan(text, final)
         self._held = text[at:]
-        shown, self._out = "".join(self._out), []
+        for each in self._waiting:
+            if final or self._passed - each.at > _NEAR:
+                each.refuse()
+        self._waiting = [each for each in self._waiting if not each.shown]
+        known = next((place for place, each in enumerate(self._out) if not str(each)), len(self._out))
+        shown, self._out = "".join(map(str, self._out[:known])), self._out[known:]
         return shown
 
     def _scan(self, text: str, final: bool) -> int:
@@ -125,7 +181,7 @@ class StreamFilter:
                 return opened
         if sign.isspace():
             return self._space(text, at, final)
-        if sign in "[【":
+        if sign in BRACKETS:
             return self._bracket(text, at, at, final)
         if sign == "!":
             return self._bang(text, at, final)
@@ -148,7 +204,7 @@ class StreamFilter:
         if end - at < _LONGEST_SPACE:
             if end == len(text):
                 return self._pass(space[0], end) if final else None
-            if text[end] in "[【":
+            if text[end] in BRACKETS:
                 return self._bracket(text, at, end, final)
         return self._pass(space[0], end)
 
@@ -156,9 +212,13 @@ class StreamFilter:
         """A marker, a link, or just a bracket."""
         before = text[start:at]
         end = _end(_LABEL, text, at + 1)
-        if end == len(text) and end - at <= LONGEST and not final:
-            return None
-        if text[end : end + 1] == ("]" if text[at] == "[" else "】"):
+        if end == len(text) and end - at <= LONGEST:
+            if not final:
+                return None
+            if _BROKEN_OFF.fullmatch(text, at + 1):
+                self.removed.append(RemovedCitation(text[at:], "it breaks off"))
+                return end
+        if text[end : end + 1] == BRACKETS[text[at]]:
             inside = text[at + 1 : end]
             linked = self._target(text, end + 1, final) if text[at] == "[" else end + 1
             if linked is None:
@@ -186,10 +246,16 @@ class StreamFilter:
 
     def _cite(self, before: str, found: Marker) -> None:
         self.removed.extend(found.removed)
-        if found.numbers:
-            self._put(before + found.text)
-        else:
+        if not found.numbers:
             self._gap = True
+            return
+        self._put(before + found.text)
+        self._cited.update(found.numbers)
+        self._cited_here.update(found.numbers)
+        for each in self._waiting:
+            if not each.sources.isdisjoint(found.numbers) and self._passed - each.at <= _NEAR:
+                each.shown = each.text
+        self._waiting = [each for each in self._waiting if not each.shown]
 
     def _link(self, label: str, found: Marker | None, target: str) -> None:
         """A link's label, and its target as plain text if a source holds it."""
@@ -199,13 +265,13 @@ class StreamFilter:
             self._inside(label)
         address = target.strip().partition(" ")[0].strip("<>")
         shown = " " if self._last and not self._last.isspace() else ""
-        if address in self._allowed:
+        if self._is_known(address):
             if label.strip() != address:
                 self._put(shown + "(")
                 self._put_link(address)
                 self._put(")")
         else:
-            self.stripped.append(f"link to {_noted(target)}")
+            self._notes.append(f"link to {rules.noted(target)}")
             if not label.strip() or rules.find_link(address) >= 0 or address[:1] in ("/", "\\"):
                 self._put(shown + rules.LINK_REMOVED)
 
@@ -227,7 +293,7 @@ class StreamFilter:
                 if linked is None:
                     return None
                 if linked > end + 1:
-                    self.stripped.append(f"image {_noted(text[end + 2 : linked - 1])}")
+                    self._notes.append(f"image {rules.noted(text[end + 2 : linked - 1])}")
                     return self._pass(rules.IMAGE_REMOVED, linked)
         return self._pass("!", at + 1)
 
@@ -251,15 +317,15 @@ class StreamFilter:
             return self._pass("< ", at + 1)
         inside = text[at + 1 : end]
         if not any(map(str.isspace, inside)) and rules.find_link(inside) >= 0:
-            if inside in self._allowed:
+            if self._is_known(inside):
                 self._put_link(inside)
             else:
                 self._put_removed(inside)
             return end + 1
-        return self._strip(f"HTML <{_end_of_name(inside)}>", end + 1)
+        return self._strip(f"HTML {_end_of_name(inside)}".rstrip(), end + 1)
 
     def _strip(self, what: str, end: int) -> int:
-        self.stripped.append(what)
+        self._notes.append(what)
         self._gap = True
         return end
 
@@ -287,7 +353,7 @@ class StreamFilter:
             return None
         self._put(text[at:start], exact=exact)
         address = rules.trimmed(text[start:end])
-        if address in self._allowed and whole:
+        if whole and self._is_known(address):
             self._put_link(address, exact=exact)
             return start + len(address)
         self._put_removed(text[start:end], exact=exact)
@@ -357,8 +423,8 @@ class StreamFilter:
         line = text.find("\n", at, at + _LONGEST_FENCE)
         window = text[at : at + _LONGEST_FENCE] if line < 0 else text[at:line]
         if line < 0 and len(window) < _LONGEST_FENCE and not final:
-            return None if window.strip("`~") == "" or _OPENING.match(window) else at
-        opening = _OPENING.fullmatch(window)
+            return None if window.strip("`~") == "" or _FENCE.match(window) else at
+        opening = _FENCE.fullmatch(window)
         if opening is None or len(window) == _LONGEST_FENCE or ("`" in window[opening.end(1) :] and text[at] == "`"):
             return at
         self._fence = opening[1]
@@ -386,36 +452,64 @@ class StreamFilter:
         """Let it through, apart from what comes before it where the two would become something else."""
         if not shown:
             return
+        self._part(shown, exact=exact)
+        self._last = shown[-1]
+        self._after_link &= not (shown[0].isspace() or self._last.isspace())
+        self._let(shown)
+        if self._last == "\n":  # it is always put by itself
+            self._end_line()
+
+    def _end_line(self) -> None:
+        self._cited_here.clear()
+        for each in self._waiting:
+            if not each.in_block:
+                each.refuse()
+        self._waiting = [each for each in self._waiting if not each.shown]
+
+    def _part(self, shown: str, *, exact: bool) -> None:
         first, last = shown[0], self._last
         if not exact and last and not last.isspace() and not first.isspace() and self._would_join(shown, first, last):
-            self._out.append(" ")
+            self._let(" ")
             self._after_link = False
         self._gap = self._joins = False
-        self._last = shown[-1]
-        self._after_link &= not (first.isspace() or self._last.isspace())
+
+    def _let(self, shown: str) -> None:
         self._out.append(shown)
+        self._passed += len(shown)
 
     def _would_join(self, shown: str, first: str, last: str) -> bool:
         if self._gap and not all(sign in _ENDS for sign in shown) and (last not in _OPENS or self._after_link):
             return True
-        if last == "]":
-            return first in "(:"
+        if last == "]" and first in "(:":
+            return True
         if last == "<":
             return not self._joins and (first.isalpha() or first in "/!?$")
         return self._after_link and not rules.closes(first)
 
+    def _is_known(self, address: str) -> bool:
+        return address in self._allowed or address in self._holders
+
     def _put_link(self, address: str, *, exact: bool = False) -> None:
-        self._put(address, exact=exact)
+        """An address that somebody wrote: at once if that was a person, else when its source is cited beside it."""
+        sources = self._holders.get(address, frozenset())
+        if address in self._allowed or not sources.isdisjoint(self._cited if exact else self._cited_here):
+            self._put(address, exact=exact)
+        else:
+            self._part(address, exact=exact)
+            waiting = _Address(address, sources, self._passed, in_block=exact)
+            self._out.append(waiting)
+            self._notes.append(waiting)
+            self._waiting.append(waiting)
+            self._passed += len(address)
+            self._last = "]"  # as which it may end
         self._after_link = True
 
     def _put_removed(self, address: str, *, exact: bool = False) -> None:
-        self.stripped.append(f"link to {_noted(address)}")
+        self._notes.append(f"link to {rules.noted(address)}")
         self._put(rules.LINK_REMOVED, exact=exact)
 
 
-def clean(
-    text: str, sources: Sequence[Source] = (), allowed_links: Collection[str] | None = None
-) -> tuple[str, StreamFilter]:
+def clean(text: str, sources: Sequence[Source] = (), allowed_links: Collection[str] = ()) -> tuple[str, StreamFilter]:
     """A whole text as the filter lets it through, and the filter, which tells what it removed."""
     passed = StreamFilter(sources, allowed_links)
     return passed.feed(text) + passed.end(), passed
@@ -434,9 +528,3 @@ def _end_of_name(tag: str) -> str:
 def _meant(name: str) -> str:
     meant = unescape(f"&{name};")
     return "" if meant == f"&{name};" else meant
-
-
-def _noted(address: str) -> str:
-    """An address that can be read but does nothing where it is shown: `https evil[.]example/x`."""
-    plain = re.sub(r"//+|[^\w./?=%&#@-]+", " ", address).strip().replace(".", "[.]").replace("@", " at ")
-    return plain if len(plain) <= _LONGEST_NOTE else plain[:_LONGEST_NOTE] + "…"

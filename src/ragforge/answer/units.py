@@ -18,6 +18,10 @@ _HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+\S")
 _RULE = re.compile(r"[ \t]*(?:[-=*_+~][ \t]*){3,}$")
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
 _ROW_RULE = re.compile(r"\|?(?::?-+:?\|)*(?::?-+:?)?")
+_DIRECTIVE = re.compile(
+    r"[ \t]*(?:\{[*!%#].*[*!%#]\}|/{3,}(?:[ \t].*)?|:{3,}.*|<!--.*-->|!\[[^\]]*\]\([^)]*\)(?:\{.*\})?|\[TOC\])[ \t]*$"
+)
+"""Lines for the program that makes pages of the text: nobody reads them."""
 _MARKER = re.compile(r"[ \t]*(?:>(?!>)[ \t]*)*(?:[-*+•‣▪][ \t]+(?:\[[ xX]\][ \t]+)?|\(?\d{1,3}[.)][ \t]+|>(?!>)[ \t]*)")
 _PAIR = re.compile(r"[ \t]*[\w\"'./-]+[ \t]*[:=](?:[ \t]|$)")
 _RECORD = re.compile(r"[ \t]*[\d\[<{(\"]")
@@ -43,6 +47,9 @@ class Unit(NamedTuple):
     above: tuple[Span, ...] = ()
     leads: bool = False
     """Whether it only announces what follows it, as a line that ends with a colon does."""
+    code: bool = False
+    under: tuple[Span, ...] = ()
+    """Lines that announce it and are set in less deep: the keys above a value, what a list is about."""
 
 
 def units(text: str) -> list[Unit]:
@@ -76,7 +83,7 @@ def units(text: str) -> list[Unit]:
         elif opened := _FENCE.match(shown):
             close()
             fence, code = opened[1][:3], []
-        elif not first or _RULE.match(shown):
+        elif not first or _RULE.match(shown) or _DIRECTIVE.match(shown):
             close()
         elif _HEADING.match(shown):
             close()
@@ -97,7 +104,7 @@ def units(text: str) -> list[Unit]:
     if fence:
         found.extend(_code(text, code, heading))
     close()
-    return found
+    return _nested(text, found)
 
 
 def _is_rule(line: str) -> bool:
@@ -119,7 +126,7 @@ def _is_code(text: str, lines: list[Span]) -> bool:
 def _code(text: str, lines: list[Span], above: tuple[Span, ...]) -> Iterator[Unit]:
     whole = [(lines[0][0], lines[-1][1])] if 0 < len(lines) <= _CODE_LINES else lines
     for start, end in whole:
-        yield from _trimmed(text, start, end, above)
+        yield from (unit._replace(code=True) for unit in _trimmed(text, start, end, above))
 
 
 def _sentences(text: str, lines: list[Span], above: tuple[Span, ...]) -> Iterator[Unit]:
@@ -150,13 +157,54 @@ def _trimmed(text: str, start: int, end: int, above: tuple[Span, ...]) -> Iterat
         yield Unit(start, end, above, text[end - 1] in ":：")
 
 
+def _nested(text: str, found: list[Unit]) -> list[Unit]:
+    """Each unit with the lines that announce it."""
+    if not any(unit.leads for unit in found):
+        return found
+    nested: list[Unit] = []
+    over: list[tuple[int, Span]] = []
+    heading: Span | None = None
+    for unit in found:
+        if (above := _heading(text, unit)) != heading:
+            heading, over = above, []
+        depth = _depth(text, unit.start)
+        while over and over[-1][0] >= depth:
+            over.pop()
+        nested.append(unit._replace(under=tuple(span for _, span in over)) if over else unit)
+        if unit.leads:
+            over.append((_indent(text, unit.start), (unit.start, unit.end)))
+    return nested
+
+
+def _heading(text: str, unit: Unit) -> Span | None:
+    """The heading that a unit stands under."""
+    first = unit.above[:1]
+    return first[0] if first and _HEADING.match(text, *first[0]) else None
+
+
+def is_row(text: str, unit: Unit) -> bool:
+    """Whether it is a row of a table."""
+    return text[unit.start] == "|" and not unit.code
+
+
+def _depth(text: str, at: int) -> int:
+    """How far a unit is set in, with the marker of its item."""
+    before = text[_line_start(text, at) : at]
+    return len(before) if not any(map(str.isalpha, before)) else len(before) - len(before.lstrip())
+
+
 def announced(text: str, spans: Sequence[Unit], place: int) -> Iterator[Unit]:
     """What a unit that ends with a colon announces: the block after a gap, or all that is set in deeper below it."""
     unit = spans[place]
-    depth = 0
+    depth, rows = 0, False
     for following in spans[place + 1 :] if unit.leads else ():
-        if following.above[:1] != unit.above[:1]:
+        row = is_row(text, following)
+        if _heading(text, following) != _heading(text, unit) or (rows and not row):
             return
+        if row:
+            rows = True
+            yield following
+            continue
         deep = following.start - _line_start(text, following.start)
         if not depth:
             gap = text[unit.end : following.start]

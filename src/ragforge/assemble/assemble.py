@@ -334,7 +334,8 @@ def assemble(
             raise TooLarge(
                 f"the task and the project's rules alone take {tokens(len(leaving))} tokens, and there is room for "
                 f"{max(0, window)}",
-                hint="choose a model with a larger window, or shorten the task, the Hard Rules or the Project Memory",
+                hint="choose a model with a larger window, lower model.max_tokens, or shorten the task, the Hard Rules "
+                "or the Project Memory",
             )
     filled = made(gone)
     return SuperPrompt(

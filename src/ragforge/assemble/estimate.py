@@ -6,17 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 
-from ragforge.domain.generation import Estimate, Message, ModelCard, Sampling, Usage
+from ragforge.domain.generation import AROUND, Estimate, Message, ModelCard, Sampling, Usage
 from ragforge.domain.prompts import SuperPrompt
 
-PER_MESSAGE = 4
-"""Tokens that the roles and borders of a message take, at most."""
 _MILLION = 1_000_000
 
 
 def prompt_tokens(messages: Sequence[Message], count: Callable[[str], int]) -> int:
     """Tokens of messages as they are sent."""
-    return sum(count(message.text) + PER_MESSAGE for message in messages)
+    return sum(count(message.text) + AROUND for message in messages) + AROUND
 
 
 def estimate(prompt: SuperPrompt, card: ModelCard, sampling: Sampling, count: Callable[[str], int]) -> Estimate:

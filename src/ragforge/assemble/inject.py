@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -280,7 +281,10 @@ _HEAD_LINES = 12
 _AROUND = 2
 _AROUND_NAMED = 12
 _LONGEST_LINE = 300
-_WORD = re.compile(r"[^\W_]{3,}")
+_NAME = re.compile(r"\w+")
+_SHORTEST_WORD = 3
+_BODY = 12
+"""Lines after a signature that the prompt names."""
 _SMALL = FUNCTION_WORDS | {"file", "code", "line"}
 
 
@@ -312,12 +316,11 @@ def _by_worth(lines: Sequence[str], prompt: str, line: int | None) -> Iterable[i
     if line is not None and line <= end:
         order.update(dict.fromkeys(range(max(0, line - 1 - _AROUND_NAMED), min(end, line + _AROUND_NAMED))))
     order.update(dict.fromkeys(range(min(_HEAD_LINES, end))))
-    wanted = {word.lower() for word in _WORD.findall(prompt[:_LONGEST_PROMPT])} - _SMALL
-    shared = {
-        place: n for place, text in enumerate(lines) if (n := len(wanted & set(map(str.lower, _WORD.findall(text)))))
-    }
+    shared = _shared(lines, prompt)
     signatures = [place for place, text in enumerate(lines) if _SIGNATURE.match(text)]
-    order.update(dict.fromkeys(sorted(set(signatures) & set(shared), key=lambda place: (-shared[place], place))))
+    for place in sorted(set(signatures) & set(shared), key=lambda place: (-shared[place], place)):
+        body = next((each for each in signatures if each > place), end)
+        order.update(dict.fromkeys(range(place, min(body, place + _BODY, end))))
     best = sorted(shared, key=lambda place: (-shared[place], place))
     for place in best[: max(20, end // 20)]:
         order.update(dict.fromkeys(range(max(0, place - _AROUND), min(end, place + _AROUND + 1))))
@@ -326,6 +329,20 @@ def _by_worth(lines: Sequence[str], prompt: str, line: int | None) -> Iterable[i
     order.update(dict.fromkeys(best))
     order.update(dict.fromkeys(range(end)))
     return order
+
+
+def _shared(lines: Sequence[str], prompt: str) -> dict[int, float]:
+    """The lines that share words or names with the prompt, and how much that tells: what is rare tells more."""
+    wanted = _words(prompt[:_LONGEST_PROMPT]) - _SMALL
+    found = {place: words for place, text in enumerate(lines) if (words := wanted & _words(text))}
+    often = Counter(word for words in found.values() for word in words)
+    return {place: sum(1 / often[word] for word in words) for place, words in found.items()}
+
+
+def _words(text: str) -> set[str]:
+    """Words and whole names, and the parts of names that are made of several."""
+    names = [name.lower() for name in _NAME.findall(text)]
+    return {part for name in names for part in (name, *name.split("_")) if len(part) >= _SHORTEST_WORD}
 
 
 def _joined(lines: Sequence[str], chosen: set[int]) -> str:

@@ -3,15 +3,17 @@
     pass 1   the rules shape the question; a model may propose another shape, which is taken only where it is safe
     audit    the same with what was found; the flow allows one more retrieval if that changes the scope
 
-A model's wording is refused when it loses the question's own words or numbers, or brings in names nobody said.
+A model's wording is refused when it loses the question's own words or numbers, or brings in names nobody said, or
+anything but words. All that a model says here can be shown: it may have read documents that tell it what to say.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from ragforge.assemble.english import COMMON, FUNCTION_WORDS, WORD, is_english, singular
 from ragforge.assemble.follow_up import StandAlone, asked_at_end, phrases, stand_alone
@@ -19,7 +21,7 @@ from ragforge.domain.cancel import Cancel
 from ragforge.domain.conversation import Turn
 from ragforge.domain.generation import Message, Role, Sampling, Usage
 from ragforge.domain.prompts import Condensed, Shape
-from ragforge.errors import ProviderError
+from ragforge.errors import RagforgeError
 from ragforge.ports import LanguageModel
 
 INTENTS = ("lookup", "explain", "compare", "list", "procedure", "decide", "write", "code", "chat")
@@ -35,6 +37,7 @@ _DOMAIN_PHRASES = 3
 _MOST_HEADERS = 6
 _LONGEST_HEADER = 60
 _LONGEST_DOMAIN = 120
+_LONGEST_REASON = 300
 
 
 # -- by rules
@@ -153,6 +156,10 @@ def changes_scope(before: Shape, after: Shape) -> bool:
 # -- with a model
 
 
+Harmless: TypeAlias = Callable[[str], str]
+"""What a model says, as it may be shown: without links, markup and what nobody sees."""
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """What a model fills in."""
@@ -186,7 +193,8 @@ _SHOWN = 1_200
 class Shaper:
     """Both passes, with a model where there is one. A model that fails costs nothing but its proposal."""
 
-    model: LanguageModel | None = None
+    model: LanguageModel | None
+    harmless: Harmless
 
     def __call__(
         self, question: str, turns: Sequence[Turn], project_memory: str, request: str, cancel: Cancel
@@ -207,11 +215,14 @@ class Shaper:
         request: str,
         cancel: Cancel,
     ) -> tuple[Shape, Usage]:
-        """Pass 2, after condensing."""
+        """Pass 2, after condensing. The wording changes only with the scope: what is told is what was searched for."""
         rules = audited(before, condensed)
         if self.model is None or before.casual or condensed is None:
             return rules, Usage()
-        return self._proposed(rules, question, turns, project_memory, condensed, request, cancel)
+        after, usage = self._proposed(rules, question, turns, project_memory, condensed, request, cancel)
+        if not changes_scope(before, after):
+            after = replace(after, standalone=before.standalone, rewritten=before.rewritten, reason=before.reason)
+        return after, usage
 
     def _proposed(
         self,
@@ -227,9 +238,9 @@ class Shaper:
         asked = messages(question, turns, project_memory, condensed)
         try:
             proposal, usage = self.model.fill(asked, Proposal, _SAMPLING, request, cancel)
-        except ProviderError as error:
+        except RagforgeError as error:
             return replace(rules, reason=f"{rules.reason}; the model could not be asked: {error.message}"), Usage()
-        return checked(proposal, rules, question, turns, condensed), usage
+        return checked(proposal, rules, question, turns, self.harmless, condensed), usage
 
 
 def messages(
@@ -250,21 +261,29 @@ def messages(
 
 
 def checked(
-    proposal: Proposal, rules: Shape, question: str, turns: Sequence[Turn], condensed: Condensed | None = None
+    proposal: Proposal,
+    rules: Shape,
+    question: str,
+    turns: Sequence[Turn],
+    harmless: Harmless,
+    condensed: Condensed | None = None,
 ) -> Shape:
     """A model's proposal as far as it is safe; what is not is taken from the rules."""
     intent = proposal.intent.strip().lower()
     intent = intent if intent in INTENTS and intent != "chat" else rules.intent
-    headers = tuple(filter(None, (_line(header, _LONGEST_HEADER) for header in proposal.headers)))[:_MOST_HEADERS]
-    shape = replace(
-        rules, intent=intent, domain=_line(proposal.domain, _LONGEST_DOMAIN) or rules.domain, headers=headers
-    )
+    told = (harmless(_line(header, _LONGEST_HEADER)) for header in proposal.headers)
+    headers = tuple(filter(None, told))[:_MOST_HEADERS]
+    domain = harmless(_line(proposal.domain, _LONGEST_DOMAIN)) or rules.domain
+    shape = replace(rules, intent=intent, domain=domain, headers=headers)
     standalone = proposal.standalone.strip()
     if standalone == rules.standalone:
         return shape
+    if harmless(standalone) != standalone:
+        return replace(shape, reason=f"{rules.reason}; the model's wording was refused: it holds more than words")
     if objection := _objection(standalone, rules, question, turns, condensed):
-        return replace(shape, reason=f"{rules.reason}; the model's wording was refused: {objection}")
-    alone = StandAlone(standalone, _line(proposal.reason, 300) or "the model's wording", standalone != question.strip())
+        return replace(shape, reason=f"{rules.reason}; the model's wording was refused: {harmless(objection)}")
+    reason = harmless(_line(proposal.reason, _LONGEST_REASON)) or "the model's wording"
+    alone = StandAlone(standalone, reason, standalone != question.strip())
     return replace(shape, standalone=alone.text, rewritten=alone.rewritten, reason=alone.reason)
 
 

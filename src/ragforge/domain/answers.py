@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from ragforge.domain.conversation import Conflict, MemoryVerdict
 from ragforge.domain.documents import Locator
-from ragforge.domain.generation import Usage
-from ragforge.domain.prompts import InjectedFile, Shape, Source, SuperPrompt
+from ragforge.domain.generation import Estimate, Usage
+from ragforge.domain.prompts import Condensed, InjectedFile, Shape, Source, SuperPrompt
 from ragforge.domain.retrieval import Degraded, Passage, Verdict
 
 
@@ -77,6 +77,7 @@ class Account:
     conflicts: tuple[Conflict, ...] = ()
     degraded: tuple[Degraded, ...] = ()
     evidence: Evidence | None = None
+    condensed: Condensed | None = None
     prompt: SuperPrompt | None = None
     model: str = ""
     usage: Usage = field(default_factory=Usage)
@@ -102,6 +103,8 @@ class Answer:
     """Images, links and markup that were taken out, in words."""
     quoted: bool = False
     """Sentences of the documents as they stand, without a model."""
+    uncited: int = 0
+    """Sentences that claim something and cite nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +123,18 @@ class Abstention:
 
 
 Result: TypeAlias = Answer | Abstention
+
+
+@dataclass(frozen=True, slots=True)
+class Prompted:
+    """What a question would send, before it is sent."""
+
+    prompt: SuperPrompt
+    account: Account
+    estimate: Estimate | None = None
+    """None without a model."""
+    abstention: Abstention | None = None
+    """What would come back instead of sending it."""
 
 
 # -- what a stream brings, in this order: retrieval, decision…, token…, citation…, usage, done

@@ -28,6 +28,12 @@ class Cancel:
         """Seconds left until the deadline; infinite without one."""
         return float("inf") if self._deadline is None else self._deadline - time.monotonic()
 
+    def within(self, seconds: float) -> Cancel:
+        """The same, with a deadline at most so many seconds from now."""
+        sooner = Cancel(min(seconds, self.remaining()))
+        sooner._event = self._event
+        return sooner
+
     def wait(self, seconds: float) -> bool:
         """Sleep, but wake at once when cancelled. True if cancelled."""
         self._event.wait(max(0.0, min(seconds, self.remaining())))

@@ -1,6 +1,6 @@
 """Questions whose documents are known, runs over them, and how two runs differ.
 
-QuestionSet of Questions -> Run of QuestionResults -> Comparison of two runs
+QuestionSet of Questions -> Run of QuestionResults, perhaps with an AnswerResult each -> Comparison of two runs
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
 
 from ragforge.domain.documents import digest
 from ragforge.domain.library import Outcome
+
+if TYPE_CHECKING:
+    from ragforge.domain.records import LogEntry
 
 LAST = "last"
 """How a person names the newest run."""
@@ -29,6 +33,7 @@ class Question:
     chunks: tuple[str, ...] = ()
     """Ids of chunks, where a document is too coarse; they are judged instead of the documents."""
     answers: tuple[str, ...] = ()
+    """Words that a right answer holds; any of them is enough."""
     answerable: bool = True
     """Whether the documents hold an answer. If not, the documents named are look-alikes, and none is relevant."""
 
@@ -39,6 +44,11 @@ class Question:
             return {}
         judged = dict.fromkeys(self.chunks, 1.0) or self.documents
         return judged if any(grade > 0 for grade in judged.values()) else {}
+
+    @property
+    def has_answer(self) -> bool | None:
+        """Whether there is an answer; None if the author says neither that nor where it stands."""
+        return False if not self.answerable else True if self.wanted or self.answers else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +89,15 @@ class ImportReport:
     """Documents that came with it and held no text."""
 
 
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """An answer that a person judged."""
+
+    entry: LogEntry
+    question: Question | None
+    """What it became in the set `feedback`; None if it is only marked."""
+
+
 # -- a run
 
 
@@ -103,9 +122,73 @@ class FoundPassage:
     """The document's name now; empty if it was removed since."""
 
 
+class AnswerKind(StrEnum):
+    """What came back from a question."""
+
+    ANSWER = "answer"
+    """Written by a model."""
+    QUOTE = "quote"
+    """Sentences of the documents."""
+    ABSTENTION = "abstention"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class CitedPassage:
+    """A passage that an answer cites. Its id only, as of one that was found."""
+
+    chunk: str
+    document: str
+    proved: bool
+    """Whether it bears the sentence out."""
+    name: str = ""
+    """The document's name now; empty if it was removed since."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a model thinks of an answer: scores from 1, bad, to 5, and why."""
+
+    relevance: int
+    clarity: int
+    faithfulness: int
+    reasons: Mapping[str, str]
+    """By the name of the score."""
+    unseen: int = 0
+    """Passages of the answer that the judge had no room for."""
+    tokens: int = 0
+    cost: float | None = None
+    """In US dollars; None where no price is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerResult:
+    """What a question of a run was answered, and how good that was."""
+
+    kind: AnswerKind
+    text: str
+    """The answer, the reason why there is none, or what failed. Empty if it may not be shown."""
+    has_answer: bool | None
+    """What the question's author says; None if nothing."""
+    expected: tuple[str, ...] = ()
+    cited: tuple[CitedPassage, ...] = ()
+    documents: tuple[str, ...] = ()
+    """Ids of all documents of which words may be in the text: it goes when one of them is removed."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    degraded: tuple[str, ...] = ()
+    """Parts that were not there, such as `model`."""
+    judgement: Judgement | None = None
+    unjudged: str = ""
+    """Why the judge said nothing, if it was asked."""
+
+    @property
+    def is_answered(self) -> bool:
+        return self.kind in (AnswerKind.ANSWER, AnswerKind.QUOTE)
+
+
 @dataclass(frozen=True, slots=True)
 class QuestionResult:
-    """One question of a run. Without metrics it was asked but could not be judged."""
+    """One question of a run. Without metrics it was asked, but what was found could not be judged."""
 
     question: str
     text: str
@@ -115,6 +198,8 @@ class QuestionResult:
     milliseconds: float
     degraded: tuple[str, ...] = ()
     """Parts that were not there, such as `vectors`."""
+    answer: AnswerResult | None = None
+    """None if the run only searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +214,7 @@ class Run:
     """The set's digest when it was asked."""
     label: str
     settings: Mapping[str, Any]
-    """Everything the ranking depends on: tuning, embedder, splitter, tokenizer."""
+    """Everything the results depend on: tuning, embedder, splitter, tokenizer; of answers the model and its stages."""
     settings_hash: str
     started_at: datetime
     ended_at: datetime
@@ -141,8 +226,10 @@ class Run:
     degraded: int
     """Questions that were answered with a part missing."""
     milliseconds: float
-    """The median of a question's time."""
+    """The median of the time that a search took."""
     metrics: Mapping[str, float]
+    answers: Mapping[str, float] = field(default_factory=dict)
+    """Each metric of the answers, as the mean over the questions that have it. Empty if the run only searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +263,7 @@ class MetricChange:
     low: float
     high: float
     """The difference's 95 % interval (bootstrap over the questions)."""
+    less_is_better: bool = False
 
     @property
     def difference(self) -> float:
@@ -184,6 +272,10 @@ class MetricChange:
     @property
     def significant(self) -> bool:
         return self.p < 0.05
+
+    @property
+    def improves(self) -> bool:
+        return self.difference < 0 if self.less_is_better else self.difference > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +293,23 @@ class QuestionChange:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerChange:
+    """A question that two runs answered differently, in a word each."""
+
+    question: str
+    text: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Two runs side by side; differences are `after` minus `before`."""
 
     before: Run
     after: Run
     questions: int
-    """How many questions both were judged on."""
+    """How many questions both were judged on, by what was found."""
     metrics: tuple[MetricChange, ...]
     main: str
     """The metric that tells which questions changed."""
@@ -215,3 +317,7 @@ class Comparison:
     """Most changed first."""
     notice: str = ""
     """What a person should know: questions or metrics that only one of them has."""
+    answers: tuple[MetricChange, ...] = ()
+    """How the answers differ, each metric over the questions where both have it."""
+    changed_answers: tuple[AnswerChange, ...] = ()
+    """What is worse now comes first."""

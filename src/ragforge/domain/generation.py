@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 
+AROUND = 8
+"""Tokens around a message that say who speaks, and once more around all of them; at most."""
+
 
 class Role(StrEnum):
     """Who speaks. Text of a document is never in the system's voice."""

@@ -139,6 +139,15 @@ class Chunk:
     generation: int
 
 
+@dataclass(frozen=True, slots=True)
+class ChunkPlace:
+    """Whose a chunk is, and where in it it stands."""
+
+    document: str
+    name: str
+    locator: Locator
+
+
 class Op(StrEnum):
     """What happened to a chunk or a document; the indexes follow these."""
 

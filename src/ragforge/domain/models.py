@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ragforge.domain.generation import ModelCard
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +30,28 @@ class ModelState:
     size: int
     verified: bool
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModelState:
+    """What is known of one language model without calling it."""
+
+    card: ModelCard
+    used_for: tuple[str, ...]
+    """What the settings name it for: `answers`, `cheap`, `balanced`, `premium`. Empty: it is there, but not chosen."""
+    key_name: str
+    """The variable that holds its key; empty if it needs none."""
+    has_key: bool
+    problem: str = ""
+    """Why it cannot be used as things are; empty if nothing is known to be missing."""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModels:
+    """The language models at hand, those of the settings first, and the Ollama on its port."""
+
+    models: tuple[LanguageModelState, ...]
+    ollama_url: str
+    ollama_models: int | None
+    """How many it has; None if it does not answer."""

@@ -42,7 +42,7 @@ class LogEntry:
     """The request id that went through every provider call."""
     asked_at: datetime
     kind: str
-    """`answer`, `abstention`, `search` or `error`."""
+    """`answer`, `abstention`, `search`, `document` or `error`."""
     question: str
     standalone: str = ""
     agent: str = ""
@@ -50,6 +50,8 @@ class LogEntry:
     k: int = 0
     chunks: tuple[tuple[str, float], ...] = ()
     """Ids and scores of what was found."""
+    cited: tuple[str, ...] = ()
+    """Ids of the documents that the answer cites."""
     model: str = ""
     profile: str = ""
     retrieval_ms: float = 0.0
@@ -65,13 +67,15 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the questions of a project, model or day took."""
+    """What the questions to a model, of a profile, of an agent or of a day took."""
 
     name: str
     questions: int
     input_tokens: int
     output_tokens: int
     cost: Decimal | None
+    unpriced: int = 0
+    """Questions whose model has no known price: they are not in `cost`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,11 @@ class ArtifactSection:
     open: bool = False
     reason: str = ""
     sources: tuple[int, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """Its text as Markdown; where that was removed, why."""
+        return self.text or f"> **Open.** {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Bar:
 
 def bars(label: str, rows: Sequence[Bar]) -> str:
     """Lying bars, one for each row; what was before is a thin one under it."""
-    step, left, right = 36, 98, 48
+    step, left, right = 36, 122, 48
     room = _WIDTH - left - right
     parts = []
     for place, row in enumerate(rows):

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
-from ragforge.domain.evaluation import Comparison, MetricChange, QuestionChange, QuestionResult, RunDetails
+from ragforge.domain.evaluation import (
+    AnswerChange,
+    AnswerResult,
+    Comparison,
+    MetricChange,
+    QuestionChange,
+    QuestionResult,
+    RunDetails,
+)
 from ragforge.errors import UserError
+from ragforge.evaluate.answers import AMOUNTS, LESS_IS_BETTER, verdict
 from ragforge.evaluate.metrics import main_metric
 
 if TYPE_CHECKING:
@@ -29,33 +38,45 @@ def compare(before: RunDetails, after: RunDetails) -> Comparison:
             f"the runs asked different questions: {before.run.questions} and {after.run.questions}",
             hint="compare runs over the same set: ragforge eval ls shows them",
         )
-    pairs = _pairs(before, after)
-    if not pairs:
+    is_same = before.run.digest == after.run.digest
+    both = _pairs(before, after, is_same)
+    pairs = [(b, a) for b, a in both if b.metrics and a.metrics]
+    answers = [(b, b.answer, a.answer) for b, a in both if b.answer and a.answer]
+    answers = [(b, old, new) for b, old, new in answers if is_same or _told(old) == _told(new)]
+    if not pairs and not answers:
         raise UserError(
             "the runs have no judged question in common: the set was imported anew in between",
             hint=f"ragforge eval run {after.run.questions}",
         )
-    shared = [name for name in pairs[0][0].metrics if all(name in b.metrics and name in a.metrics for b, a in pairs)]
+    measured = [(b.metrics, a.metrics) for b, a in pairs]
+    shared = [name for name in measured[0][0] if all(name in b and name in a for b, a in measured)] if measured else []
     main = main_metric(shared)
     return Comparison(
         before=before.run,
         after=after.run,
         questions=len(pairs),
-        metrics=_changes(pairs, shared),
+        metrics=_changes(measured, shared),
         main=main,
-        changed=_changed(pairs, main),
-        notice=_notice(before, after, len(pairs), shared),
+        changed=_changed(pairs, main) if main else (),
+        notice=_notice(before, after, len(pairs)),
+        answers=_answer_changes(
+            [(old.metrics, new.metrics) for _, old, new in answers],
+            [name for name in before.run.answers if name in after.run.answers],
+        ),
+        changed_answers=_changed_answers(answers),
     )
 
 
-Pair = tuple[QuestionResult, QuestionResult]
+Pair: TypeAlias = tuple[QuestionResult, QuestionResult]
+AnswerPair: TypeAlias = tuple[QuestionResult, AnswerResult, AnswerResult]
+Measured: TypeAlias = tuple[Mapping[str, float], Mapping[str, float]]
+"""The metrics of one question, before and after."""
 
 
-def _pairs(before: RunDetails, after: RunDetails) -> list[Pair]:
-    """Questions that both were judged on, by the same judgements. Those of the same set are, whoever may see them."""
-    known = {result.question: result for result in before.results if result.metrics}
-    pairs = [(known[each.question], each) for each in after.results if each.metrics and each.question in known]
-    is_same = before.run.digest == after.run.digest
+def _pairs(before: RunDetails, after: RunDetails, is_same: bool) -> list[Pair]:
+    """Questions of both that want the same. Those of the same set do, whoever may see it."""
+    known = {result.question: result for result in before.results}
+    pairs = [(known[each.question], each) for each in after.results if each.question in known]
     return [(b, a) for b, a in pairs if is_same or (b.text == a.text and _grades(b) == _grades(a))]
 
 
@@ -63,13 +84,23 @@ def _grades(result: QuestionResult) -> list[tuple[str, float]]:
     return sorted((wanted.name, wanted.grade) for wanted in result.wanted)
 
 
-def _notice(before: RunDetails, after: RunDetails, pairs: int, shared: Sequence[str]) -> str:
+def _told(answer: AnswerResult) -> tuple[object, ...]:
+    """What the question's author said of an answer."""
+    return answer.has_answer, frozenset(answer.expected)
+
+
+def _notice(before: RunDetails, after: RunDetails, pairs: int) -> str:
     notices = []
     most = max(sum(bool(result.metrics) for result in run.results) for run in (before, after))
     if pairs < most:
         notices.append(f"the set changed in between: compared by the {pairs:,} of {most:,} questions that did not")
-    if single := sorted(set(before.run.metrics) ^ set(after.run.metrics)):
-        notices.append(f"only one of the runs has {', '.join(single)}")
+    single = set(before.run.metrics) ^ set(after.run.metrics)
+    if bool(before.run.answers) != bool(after.run.answers):
+        single.add("answers")
+    else:
+        single |= set(before.run.answers) ^ set(after.run.answers)
+    if single:
+        notices.append(f"only one of the runs has {', '.join(sorted(single))}")
     return "; ".join(notices)
 
 
@@ -79,12 +110,42 @@ def _changed(pairs: Sequence[Pair], metric: str) -> tuple[QuestionChange, ...]:
     return tuple(sorted(differing, key=lambda change: -abs(change.difference)))
 
 
-def _changes(pairs: Sequence[Pair], names: Sequence[str]) -> tuple[MetricChange, ...]:
+def _changed_answers(pairs: Sequence[AnswerPair]) -> tuple[AnswerChange, ...]:
+    fates = [(b, verdict(old), verdict(new)) for b, old, new in pairs]
+    differing = sorted((each for each in fates if each[1] != each[2]), key=lambda each: each[2] - each[1])
+    return tuple(AnswerChange(b.question, b.text, old.words, new.words) for b, old, new in differing)
+
+
+def _answer_changes(pairs: Sequence[Measured], names: Sequence[str]) -> tuple[MetricChange, ...]:
+    """Each metric over the questions where both have it; those with the same questions are compared together."""
+    groups: dict[tuple[int, ...], list[str]] = {}
+    for name in names:
+        places = tuple(place for place, (b, a) in enumerate(pairs) if name in b and name in a)
+        if places:
+            groups.setdefault(places, []).append(name)
+    changes = {
+        change.metric: change
+        for places, alike in groups.items()
+        for change in _changes([pairs[place] for place in places], alike)
+        if not _is_nothing(change)
+    }
+    return tuple(changes[name] for name in names if name in changes)
+
+
+def _is_nothing(change: MetricChange) -> bool:
+    """Tokens and money where no model was asked in either run."""
+    return change.metric in AMOUNTS and change.before == change.after == 0
+
+
+def _changes(pairs: Sequence[Measured], names: Sequence[str]) -> tuple[MetricChange, ...]:
     import numpy as np
 
-    old = np.array([[b.metrics[name] for name in names] for b, _ in pairs])
-    new = np.array([[a.metrics[name] for name in names] for _, a in pairs])
+    if not names:
+        return ()
+    old = np.array([[b[name] for name in names] for b, _ in pairs])
+    new = np.array([[a[name] for name in names] for _, a in pairs])
     differences = np.where(np.abs(new - old) > _EQUAL, new - old, 0.0)
+    gains = differences * [-1.0 if name in LESS_IS_BETTER else 1.0 for name in names]
     p = randomised(differences)
     low, high = bootstrapped(differences)
     return tuple(
@@ -92,12 +153,13 @@ def _changes(pairs: Sequence[Pair], names: Sequence[str]) -> tuple[MetricChange,
             metric=name,
             before=float(old[:, place].mean()),
             after=float(new[:, place].mean()),
-            wins=int((differences[:, place] > 0).sum()),
-            losses=int((differences[:, place] < 0).sum()),
-            ties=int((differences[:, place] == 0).sum()),
+            wins=int((gains[:, place] > 0).sum()),
+            losses=int((gains[:, place] < 0).sum()),
+            ties=int((gains[:, place] == 0).sum()),
             p=float(p[place]),
             low=float(low[place]),
             high=float(high[place]),
+            less_is_better=name in LESS_IS_BETTER,
         )
         for place, name in enumerate(names)
     )

@@ -68,6 +68,13 @@ def means(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(metrics[name] for metrics in each) / len(each) for name in shared}
 
 
+def means_of_some(each: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of every metric over the questions that have it."""
+    names = dict.fromkeys(name for metrics in each for name in metrics)
+    known = {name: [metrics[name] for metrics in each if name in metrics] for name in names}
+    return {name: sum(values) / len(values) for name, values in known.items()}
+
+
 def main_metric(names: Iterable[str]) -> str:
     """The one that tells most: nDCG at ten, else at the deepest cut; empty if there is none."""
     known = list(names)

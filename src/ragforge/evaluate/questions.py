@@ -2,6 +2,7 @@
 
 questions.jsonl   {"question", "id"?, "documents"?, "grades"?, "chunks"?, "answers"?, "answerable"?}
                   also: "document", "answer"; and as SQuAD is often passed on, "_id", "doc_ids"
+                  a list of documents that is there and empty says that there is no answer
 questions.csv     a header with question, and id, documents, chunks, answers, answerable as far as there are any
 folder/           queries.jsonl, qrels.tsv or qrels/SPLIT.tsv, and perhaps corpus.jsonl (see `corpus`)
 """
@@ -25,6 +26,8 @@ _SHOWN = 5
 _SEVERAL = ("|", ";", "\n")
 _YES, _NO = ("true", "yes", "y", "1"), ("false", "no", "n", "0")
 _HIGHEST_GRADE = 1_000_000
+_DOCUMENTS = ("documents", "document", "doc_ids")
+"""What a list of documents may be called."""
 _FORMATS = "use a .jsonl or .csv file, or a BEIR folder with queries.jsonl and qrels.tsv"
 
 Item = TypeVar("Item")
@@ -185,14 +188,14 @@ def _question(entry: Mapping[str, Any]) -> Question:
         hint = " (a BEIR set is imported by its folder)" if "text" in entry else ""
         raise BadLine(f'no "question"{hint}')
     text = text_of(entry["question"], "the question")
-    answerable = entry.get("answerable", True)
+    answerable = entry.get("answerable", not _has_none(entry))
     if not isinstance(answerable, bool):
         raise BadLine('"answerable" is neither true nor false')
     id = _first(entry, "id", "_id")
     question = Question(
         id=digest("question", text)[:12] if id is None else id_of(id, "the id"),
         text=text,
-        documents={**dict.fromkeys(_names(entry, "documents", "document", "doc_ids"), 1.0), **_grades(entry)},
+        documents={**dict.fromkeys(_names(entry, *_DOCUMENTS), 1.0), **_grades(entry)},
         chunks=_names(entry, "chunks"),
         answers=_names(entry, "answers", "answer"),
         answerable=answerable,
@@ -200,6 +203,12 @@ def _question(entry: Mapping[str, Any]) -> Question:
     if not answerable:
         _require_nothing_wanted(question, is_about="doc_ids" in entry)
     return question
+
+
+def _has_none(entry: Mapping[str, Any]) -> bool:
+    """Whether the author looked, and no document answers: an empty list, and nothing else that could be found."""
+    others = ("grades", "chunks", "answers", "answer")
+    return [] in (entry.get(name) for name in _DOCUMENTS) and not any(entry.get(name) for name in others)
 
 
 def _require_nothing_wanted(question: Question, is_about: bool) -> None:
@@ -285,7 +294,7 @@ def _question_of_row(header: list[str], row: list[str]) -> Question:
     if len(row) > len(header):
         raise BadLine(f"{len(row)} cells under a header of {len(header)}")
     entry: dict[str, Any] = {name: cell for name, cell in zip(header, row, strict=False) if cell.strip()}
-    for name in ("documents", "document", "doc_ids", "chunks", "answers", "answer"):
+    for name in (*_DOCUMENTS, "chunks", "answers", "answer"):
         if name in entry:
             entry[name] = _several(entry[name])
     if "answerable" in entry:

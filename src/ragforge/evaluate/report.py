@@ -5,18 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from ragforge.domain.evaluation import Comparison, FoundPassage, MetricChange, QuestionResult, Run, RunDetails
+from ragforge.domain.evaluation import (
+    AnswerResult,
+    Comparison,
+    FoundPassage,
+    MetricChange,
+    QuestionResult,
+    Run,
+    RunDetails,
+)
+from ragforge.evaluate.answers import AMOUNTS, LESS_IS_BETTER, verdict
 from ragforge.evaluate.charts import Bar, bars, delta_bars, score_histogram, time_histogram
 from ragforge.evaluate.metrics import main_metric, quantile
 from ragforge.evaluate.summary import (
     Unsearchable,
+    amount,
+    answer_facts,
+    answered_worst,
+    asked_by,
     by_cut,
     counted,
     differing,
+    doubts_of,
     facts,
     hidden,
     imperfect,
+    scores_of,
     shown,
+    telling,
     wanted_by,
     why_not,
     why_unnamed,
@@ -24,7 +40,18 @@ from ragforge.evaluate.summary import (
 
 _WORST = 25
 _CHANGED = 25
-_TITLES = {"ndcg": "nDCG", "recall": "Recall", "precision": "Precision", "hit": "Hit rate", "mrr": "MRR"}
+_TITLES = {
+    "ndcg": "nDCG",
+    "recall": "Recall",
+    "precision": "Precision",
+    "hit": "Hit rate",
+    "mrr": "MRR",
+    "answer_hit": "Answer hit",
+    "citation_precision": "Citation precision",
+    "false_answers": "False answers",
+    "false_abstentions": "False abstentions",
+    "answer_ms": "Time, ms",
+}
 
 
 def page(details: RunDetails, comparison: Comparison | None = None, cannot: Unsearchable | None = None) -> str:
@@ -39,8 +66,10 @@ def page(details: RunDetails, comparison: Comparison | None = None, cannot: Unse
             _charts(details, judged, main, comparison),
             _significance(comparison),
             _changed(comparison),
+            _changed_answers(comparison),
             _worst(details, main, cannot),
-            _all_metrics(run),
+            _answers(details),
+            _all_metrics(details),
             _settings(run),
         )
     )
@@ -65,30 +94,59 @@ def page(details: RunDetails, comparison: Comparison | None = None, cannot: Unse
 
 
 def _charts(details: RunDetails, judged: Sequence[QuestionResult], main: str, comparison: Comparison | None) -> str:
-    run = details.run
-    before = {change.metric: change.before for change in comparison.metrics} if comparison else {}
-    rows = [Bar(_title(name), run.metrics[name], before.get(name)) for name in _at_main_cut(run, main)]
-    scores = [result.metrics[main] for result in judged]
-    times = [result.milliseconds for result in details.results]
-    pace = f"half within {_milliseconds(quantile(times, 0.5))}, 95 % within {_milliseconds(quantile(times, 0.95))}"
     return _grid(
-        (
-            "Metrics",
-            "wide: this run; thin: the older one" if comparison else "1 is perfect",
-            bars("Metrics of the run", rows),
-        ),
-        (
-            f"Questions by {_title(main)}",
-            f"{counted(len(judged), 'judged question')}; further right is better",
-            score_histogram("Questions by score", scores),
-        ),
+        *_found_charts(details.run, judged, main, comparison),
+        *_answer_chart(details.run, comparison),
         *_delta_chart(comparison),
-        ("Time per question, ms", pace, time_histogram("Milliseconds per question", times, quantile(times, 0.98))),
+        _times("Time per search, ms", [result.milliseconds for result in details.results]),
+        *_answer_times(details),
     )
 
 
+def _found_charts(
+    run: Run, judged: Sequence[QuestionResult], main: str, comparison: Comparison | None
+) -> Iterable[tuple[str, str, str]]:
+    if not judged:
+        return
+    before = {change.metric: change.before for change in comparison.metrics} if comparison else {}
+    rows = [Bar(_title(name), run.metrics[name], before.get(name)) for name in _at_main_cut(run, main)]
+    yield "Metrics", _legend(comparison), bars("Metrics of the run", rows)
+    yield (
+        f"Questions by {_title(main)}",
+        f"{counted(len(judged), 'judged question')}; further right is better",
+        score_histogram("Questions by score", [result.metrics[main] for result in judged]),
+    )
+
+
+def _legend(comparison: Comparison | None) -> str:
+    return "wide: this run; thin: the older one" if comparison else "1 is perfect"
+
+
+def _answer_chart(run: Run, comparison: Comparison | None) -> Iterable[tuple[str, str, str]]:
+    """Shares that are better the higher they are."""
+    before = {change.metric: change.before for change in comparison.answers} if comparison else {}
+    rows = [Bar(_title(name), run.answers[name], before.get(name)) for name in _shares(run)]
+    if rows:
+        yield "Answers", _legend(comparison), bars("Metrics of the answers", rows)
+
+
+def _shares(run: Run) -> list[str]:
+    return [name for name in run.answers if name not in LESS_IS_BETTER]
+
+
+def _times(title: str, times: Sequence[float]) -> tuple[str, str, str]:
+    pace = f"half within {_milliseconds(quantile(times, 0.5))}, 95 % within {_milliseconds(quantile(times, 0.95))}"
+    return title, pace, time_histogram("Milliseconds per question", times, quantile(times, 0.98))
+
+
+def _answer_times(details: RunDetails) -> Iterable[tuple[str, str, str]]:
+    answers = [result.answer.metrics for result in details.results if result.answer]
+    if answers:
+        yield _times("Time per answer, ms", [metrics["answer_ms"] for metrics in answers])
+
+
 def _delta_chart(comparison: Comparison | None) -> Iterable[tuple[str, str, str]]:
-    if comparison is None:
+    if comparison is None or not comparison.metrics:
         return
     deltas = [change.difference for change in comparison.changed]
     better = sum(delta > 0 for delta in deltas)
@@ -111,7 +169,7 @@ def _grid(*figures: tuple[str, str, str]) -> str:
 def _head(details: RunDetails, comparison: Comparison | None, cannot: Unsearchable) -> str:
     run = details.run
     against = f" against {_named(comparison.before)}" if comparison else ""
-    told = [f"run {run.id[:8]}", f"{run.ended_at:%Y-%m-%d %H:%M} UTC", *facts(details, cannot)]
+    told = [f"run {run.id[:8]}", f"{run.ended_at:%Y-%m-%d %H:%M} UTC", *facts(details, cannot), *answer_facts(details)]
     notices = [notice for notice in (comparison.notice if comparison else "", hidden(details)) if notice]
     return (
         f"<header><p class='kicker'>Evaluation of {escape(run.questions)}</p><h1>{_named(run)}{against}</h1>"
@@ -134,14 +192,15 @@ def _named(run: Run) -> str:
 
 
 def _tiles(run: Run, main: str, comparison: Comparison | None) -> str:
-    changes = {change.metric: change for change in comparison.metrics} if comparison else {}
+    changes = {change.metric: change for change in (*comparison.metrics, *comparison.answers)} if comparison else {}
     tiles = []
-    for name in _at_main_cut(run, main):
+    for name, value in [
+        *((name, run.metrics[name]) for name in _at_main_cut(run, main)),
+        *((name, run.answers[name]) for name in _shares(run)),
+    ]:
         change = changes.get(name)
-        note = ""
-        if change:
-            note = f"{_coloured(change.difference, 3, change.significant)} <small>p {_p(change.p)}</small>"
-        tiles.append(f"<div><b>{run.metrics[name]:.3f}</b><span>{_title(name)}</span><em>{note}</em></div>")
+        note = f"{_change(change, 3)} <small>p {_p(change.p)}</small>" if change else ""
+        tiles.append(f"<div><b>{value:.3f}</b><span>{_title(name)}</span><em>{note}</em></div>")
     return f"<section class='tiles'>{''.join(tiles)}</section>"
 
 
@@ -153,7 +212,7 @@ def _at_main_cut(run: Run, main: str) -> list[str]:
 
 def _title(metric: str) -> str:
     kind, _, cut = metric.partition("@")
-    return escape(f"{_TITLES.get(kind, kind)}{f'@{cut}' if cut else ''}")
+    return escape(f"{_TITLES.get(kind, kind.capitalize())}{f'@{cut}' if cut else ''}")
 
 
 def _signed(value: float, digits: int) -> str:
@@ -161,10 +220,14 @@ def _signed(value: float, digits: int) -> str:
     return text[1:] if float(text) == 0 else text.replace("-", "−")
 
 
-def _coloured(difference: float, digits: int, is_sure: bool = True) -> str:
+def _change(change: MetricChange, digits: int = 4) -> str:
     """A difference; coloured as better or worse if it can be trusted."""
-    kind = "" if not is_sure else "better" if difference > 0 else "worse"
-    return f"<span class='{kind}'>{_signed(difference, digits)}</span>"
+    kind = "" if not change.significant else "better" if change.improves else "worse"
+    return f"<span class='{kind}'>{_difference(change.metric, change.difference, digits)}</span>"
+
+
+def _difference(metric: str, value: float, digits: int = 4) -> str:
+    return amount(metric, value, signed=True).replace("-", "−") if metric in AMOUNTS else _signed(value, digits)
 
 
 def _p(p: float) -> str:
@@ -185,18 +248,25 @@ def _significance(comparison: Comparison | None) -> str:
     main = [change for change in comparison.metrics if change.metric.partition("@")[2] in ("", cut)]
     rest = [change for change in comparison.metrics if change not in main]
     more = f"<details><summary>At other cuts</summary>{_change_table(rest)}</details>" if rest else ""
-    lead = f"Over {counted(comparison.questions, 'question')}; coloured where chance is unlikely (p below 0.05)."
-    return _section("Is it more than chance?", lead, _change_table(main) + more)
+    coloured = "coloured where chance is unlikely (p below 0.05)."
+    tables = ""
+    if main:
+        lead = f"Over {counted(comparison.questions, 'question')}; {coloured}"
+        tables = _section("Is it more than chance?", lead, _change_table(main) + more)
+    if comparison.answers:
+        lead = f"Each over the questions where both runs have it; {coloured}"
+        tables += _section("Answers: is it more than chance?", lead, _change_table(comparison.answers))
+    return tables
 
 
 def _change_table(changes: Sequence[MetricChange]) -> str:
     rows = [
         [
             _title(change.metric),
-            f"{change.before:.4f}",
-            f"{change.after:.4f}",
-            _coloured(change.difference, 4, change.significant),
-            f"{_signed(change.low, 4)} to {_signed(change.high, 4)}",
+            amount(change.metric, change.before),
+            amount(change.metric, change.after),
+            _change(change),
+            f"{_difference(change.metric, change.low)} to {_difference(change.metric, change.high)}",
             _p(change.p),
             f"{change.wins:,} / {change.losses:,} / {change.ties:,}",
         ]
@@ -211,7 +281,7 @@ def _changed(comparison: Comparison | None) -> str:
         return ""
     rows = [
         [
-            _coloured(change.difference, 2),
+            f"<span class='{'better' if change.difference > 0 else 'worse'}'>{_signed(change.difference, 2)}</span>",
             f"<span class='whole'>{change.before:.2f} → {change.after:.2f}</span>",
             _text(change.text),
         ]
@@ -221,12 +291,25 @@ def _changed(comparison: Comparison | None) -> str:
     return _section("Questions that changed", lead, _table(("Change", "", "Question"), rows))
 
 
+def _changed_answers(comparison: Comparison | None) -> str:
+    if comparison is None or not comparison.changed_answers:
+        return ""
+    rows = [
+        [f"<span class='whole'>{escape(change.before)} → {escape(change.after)}</span>", _text(change.text)]
+        for change in comparison.changed_answers[:_CHANGED]
+    ]
+    lead = f"{_part(len(rows), len(comparison.changed_answers))}; the losses first."
+    return _section("Answers that changed", lead, _table(("Change", "Question"), rows))
+
+
 def _part(shown: int, all: int) -> str:
     return f"The first {shown} of {all:,}" if shown < all else f"All {all:,}" if all > 1 else "The only one"
 
 
 def _worst(details: RunDetails, main: str, cannot: Unsearchable) -> str:
     title, all = "Questions that went worst", imperfect(details)
+    if not main:
+        return ""
     if not all:
         return _section(title, "None: every question found all it wanted, in the best order.", "")
     rows = [[f"{r.metrics[main]:.2f}", _text(r.text), _wanted(r, cannot), _found(r)] for r in all[:_WORST]]
@@ -265,10 +348,41 @@ def _list(items: Sequence[str], most: int) -> str:
     return "<br>".join([*items[:most], *more])
 
 
-def _all_metrics(run: Run) -> str:
-    cuts, kinds = by_cut(run.metrics)
-    rows = [[_title(kind), *values] for kind, values in kinds.items()]
-    return _section("All metrics", "", _table(["", *(f"@{cut}" for cut in cuts)], rows, "numbers"))
+def _answers(details: RunDetails) -> str:
+    """What was answered, the worst first."""
+    all = answered_worst(details)
+    if not all:
+        return ""
+    rows = [[escape(verdict(a).words), _text(result.text), _said(a), _cited(a)] for result, a in all[:_WORST]]
+    lead = f"{_part(len(rows), len(all))}, the worst first. A tick marks a passage that bears its sentence out."
+    return _section("Answers", lead, _table(("", "Question", "Answer", "Cited"), rows))
+
+
+def _said(answer: AnswerResult) -> str:
+    notes = [f"expected {_text(' | '.join(answer.expected))}"] if answer.expected else []
+    if scores := scores_of(answer):
+        notes += [f"judge: {scores}", *map(_text, doubts_of(answer))]
+    elif answer.unjudged:
+        notes.append(f"not judged: {_text(answer.unjudged)}")
+    return "<br>".join([_text(answer.text or "not shown"), *(f"<small>{note}</small>" for note in notes)])
+
+
+def _cited(answer: AnswerResult) -> str:
+    items = [f"{'✓ ' if p.proved else ''}{_text(p.name)}{_small(why_unnamed(p))}" for p in answer.cited]
+    return _list(list(dict.fromkeys(items)), 4) if items else "<small>nothing</small>"
+
+
+def _all_metrics(details: RunDetails) -> str:
+    run, tables = details.run, ""
+    if run.metrics:
+        cuts, kinds = by_cut(run.metrics)
+        rows = [[_title(kind), *values] for kind, values in kinds.items()]
+        tables = _table(["", *(f"@{cut}" for cut in cuts)], rows, "numbers")
+    if answers := telling(run):
+        asked = asked_by(details)
+        rows = [[_title(name), amount(name, value), f"{asked[name]:,}"] for name, value in answers.items()]
+        tables += _table(("Answers", "Mean", "Questions"), rows, "numbers")
+    return _section("All metrics", "", tables)
 
 
 def _settings(run: Run) -> str:

@@ -12,17 +12,19 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from ragforge.answer.abstain import PASSAGES, SENTENCES_OF, Heard, calibration_of, evidence
+from ragforge.answer.abstain import PASSAGES
 from ragforge.answer.citations import check
-from ragforge.answer.quote import quote
-from ragforge.answer.stream import StreamFilter
-from ragforge.answer.units import units
-from ragforge.answer.weigh import covered, rarity, weights
-from ragforge.assemble.assemble import Templates, assemble, edited
+from ragforge.answer.clean import links_in
+from ragforge.answer.quotations import plainly
+from ragforge.answer.sources import source_of_block, source_of_chunk, source_of_passage
+from ragforge.answer.stream import StreamFilter, clean
+from ragforge.answer.weigh import covered, weights
+from ragforge.assemble.assemble import Templates, assemble
 from ragforge.assemble.condense import condense
 from ragforge.assemble.estimate import estimate
 from ragforge.assemble.inject import injected, named_files
@@ -37,6 +39,7 @@ from ragforge.domain.answers import (
     DoneEvent,
     Event,
     Evidence,
+    Prompted,
     Result,
     RetrievalEvent,
     TokenEvent,
@@ -45,17 +48,20 @@ from ragforge.domain.answers import (
 )
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.conversation import Conflict, Episode, MemoryVerdict, Remembered, Rollup, Turn
-from ragforge.domain.generation import Estimate, Sampling, Usage
+from ragforge.domain.documents import Locator
+from ragforge.domain.generation import Message, Sampling, Usage
 from ragforge.domain.library import Document, Project, Status
 from ragforge.domain.prompts import Condensed, InjectedFile, Injection, PromptParts, Shape, Source, SuperPrompt
 from ragforge.domain.records import ProjectTextKind
-from ragforge.domain.retrieval import ContextBlock, Degraded, Filters, Passage, Retrieved, Trace, Tuning, Verdict
-from ragforge.errors import ProviderError, RagforgeError, UserError
+from ragforge.domain.retrieval import Degraded, Filters, Passage, Retrieved, Trace, Tuning, Verdict
+from ragforge.domain.tokens import estimated_tokens
+from ragforge.errors import ProviderError, RagforgeError, StoreError, UserError, WrongShape
+from ragforge.flows.grounds import SENTINEL, evidence_in, heard, quotes_in, rarity_in, traced
 from ragforge.flows.search import Asked, Search
-from ragforge.ports import Catalog, Clock, Embedder, LanguageModel
+from ragforge.ports import Catalog, Clock, Embedder, LanguageModel, Shaped, Unit
 from ragforge.remember.conflicts import suppress, suppress_recent
 from ragforge.remember.episodes import recall
-from ragforge.remember.recent import older, recent
+from ragforge.remember.recent import FEWEST, MOST, older, recent
 from ragforge.remember.words import Words
 from ragforge.retrieve.gate import ModelJudge, by_score, gate
 from ragforge.retrieve.words import query_words, terms_of
@@ -64,11 +70,13 @@ if TYPE_CHECKING:
     from ragforge.domain.tokens import Vector
 
 STAGES = ("memory", "shape", "inject", "gate", "condense")
-WHOLE_PROJECT = 6_000
-"""Tokens up to which all of a project goes into the prompt of a model."""
-_SENTINEL = "NOT IN THE SOURCES"
 _MAY_NAME_A_FILE = re.compile(r"[\"'`“„«/\\]|\w\.\w|\b(?:file|datei|fichier|archivo)\b", re.IGNORECASE)
 _NEAREST = 3
+_FOR_MODELS = 0.8
+"""The part of the caller's time that models may take: when they do not answer, there is still time to search."""
+_LONGEST_REASON = 300
+_BEFORE_WORDS = " \n*_#`>\"'"
+_AROUND_WORDS = ".,;:!?()[]{}\"'“”„«»‘’¿¡"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,8 @@ class Asking:
     """Of the gate: 0 keeps all, 1 only what clearly bears on the question."""
     conversation: str = ""
     """Its id; empty: a question by itself."""
+    history: tuple[Turn, ...] = ()
+    """After those of the conversation, or instead of them: turns that are kept elsewhere."""
     ephemeral: bool = False
     """Nothing of it is kept."""
     lock: bool = False
@@ -99,12 +109,17 @@ class Asking:
     recent_turns: int = 4
     memory_tokens: int = 1_000
     file_tokens: int = 4_000
+    whole_project_tokens: int = 0
+    """Up to so many, all of the project goes into the prompt of a model."""
     persona: str = ""
     agent: str = ""
+    profile: str = ""
     output: str = ""
     """What the answer should look like, in words."""
-    edited: tuple[str, ...] = ()
-    """The texts of the prompt's messages as a person changed them; sent as they are."""
+    prompted: Prompted | None = None
+    """The prompt to send, as it is, with the passages that were found for it."""
+    timeout_seconds: float = 180.0
+    """For all that models do."""
 
 
 class Ask:
@@ -138,30 +153,49 @@ class Ask:
     def stream(self, scope: Scope, name: str, asking: Asking, models: Models, cancel: Cancel) -> Iterator[Event]:
         """The answer as it comes: retrieval, decisions, tokens, citations, usage, done."""
         run = self._run(scope, name, asking, models, cancel)
-        run.prepare()
-        yield RetrievalEvent(tuple(run.sources), run.shape, tuple(run.degraded))
-        yield from map(DecisionEvent, run.verdicts)
-        result = yield from run.answer()
+        try:
+            run.prepare()
+            yield RetrievalEvent(tuple(run.sources), run.shape, tuple(run.degraded))
+            yield from map(DecisionEvent, run.verdicts)
+            result = yield from run.answer()
+        except RagforgeError as problem:
+            if not asking.ephemeral:
+                self._keep(Kept(scope, run.project, asking, run.account(), error=problem.message))
+            raise
         yield UsageEvent(run.usage)
-        if not asking.ephemeral:
-            self._keep(Kept(scope, run.project, asking, result))
-        yield DoneEvent(result)
+        yield DoneEvent(result if asking.ephemeral else self._kept(scope, run, asking, result))
 
-    def prompt(
-        self, scope: Scope, name: str, asking: Asking, models: Models, cancel: Cancel
-    ) -> tuple[SuperPrompt, Estimate | None, Account]:
+    def _kept(self, scope: Scope, run: _Run, asking: Asking, result: Result) -> Result:
+        """The result, stored; one that could not be stored says so, but is not lost."""
+        try:
+            self._keep(Kept(scope, run.project, asking, result.account, result, cheap=run.cheap, cancel=run.in_time))
+        except StoreError as problem:
+            notices = (*result.account.notices, f"this answer was not kept: {problem.message}")
+            return replace(result, account=replace(result.account, notices=notices))
+        return result
+
+    def prompt(self, scope: Scope, name: str, asking: Asking, models: Models, cancel: Cancel) -> Prompted:
         """What would be sent, what it would take, and how it came about. Nothing is kept."""
         run = self._run(scope, name, asking, models, cancel)
         run.prepare()
         prompt = run.prompt()
         told = None if models.main is None else estimate(prompt, models.main.card, asking.sampling, models.main.count)
-        return prompt, told, run.account(prompt)
+        return Prompted(prompt, run.account(prompt), told, run.abstention())
 
     def _run(self, scope: Scope, name: str, asking: Asking, models: Models, cancel: Cancel) -> _Run:
         if not asking.question.strip():
             raise UserError("the question is empty", hint='ragforge ask "How long can I return a chair?"')
         if unknown := asking.stages.difference(STAGES):
             raise UserError(f"no stage is called {min(unknown)!r}", hint=f"the stages are {', '.join(STAGES)}")
+        if not FEWEST <= asking.recent_turns <= MOST:
+            raise UserError(
+                f"{asking.recent_turns} recent turns are too few or too many",
+                hint=f"set ask.recent_turns to {FEWEST} to {MOST}",
+            )
+        if asking.prompted is not None and models.main is None:
+            raise UserError("there is no model to send the prompt to", hint="name one: model.name in ragforge.toml")
+        if models.main is not None:
+            self._templates()  # one that cannot be used is said before a model is paid
         project = self._project(scope, name)
         return _Run(self._catalog, self._search, self._embedder_of, self._templates, self._clock, scope, project,
                     asking, models, cancel)  # fmt: skip
@@ -174,7 +208,14 @@ class Kept:
     scope: Scope
     project: Project
     asking: Asking
-    result: Result
+    account: Account
+    result: Result | None = None
+    """None if it came to nothing, for the reason in `error`."""
+    error: str = ""
+    cheap: LanguageModel | None = None
+    """Who may sum up old turns; None: rules do."""
+    cancel: Cancel = field(default_factory=Cancel)
+    """The time that models have."""
 
 
 @dataclass(slots=True)
@@ -186,6 +227,41 @@ class _Found:
     evidence: Evidence | None = None
     condensed: Condensed | None = None
     emptied: bool = False
+
+
+class _Once:
+    """A model for one question: when it does not answer, it is not asked again, and every stage does without."""
+
+    def __init__(self, model: LanguageModel, spent: Callable[[Usage], None]) -> None:
+        self._model = model
+        self._spent = spent
+        self._failed: ProviderError | None = None
+        self.card = model.card
+        self.count = model.count
+
+    def stream(
+        self, messages: Sequence[Message], sampling: Sampling, request: str, cancel: Cancel
+    ) -> Iterator[str | Usage]:
+        with self._watched():
+            yield from self._model.stream(messages, sampling, request, cancel)
+
+    def fill(
+        self, messages: Sequence[Message], shape: type[Shaped], sampling: Sampling, request: str, cancel: Cancel
+    ) -> tuple[Shaped, Usage]:
+        with self._watched():
+            return self._model.fill(messages, shape, sampling, request, cancel)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        if self._failed is not None:
+            raise self._failed
+        try:
+            yield
+        except ProviderError as problem:
+            self._spent(problem.usage or Usage())
+            if not isinstance(problem, WrongShape):  # else it may still be able to write
+                self._failed = problem
+            raise
 
 
 class _Run:
@@ -212,11 +288,12 @@ class _Run:
         self._scope = scope
         self.project = project
         self._asking = asking
-        self._model = models.main
-        self._cheap = models.cheap or models.main
+        self._model = None if models.main is None else _Once(models.main, self._spent)
+        self.cheap = self._model if models.cheap in (None, models.main) else _Once(models.cheap, self._spent)
         self._cancel = cancel
+        self.in_time = cancel.within(min(asking.timeout_seconds, _FOR_MODELS * cancel.remaining()))
         self.request = uuid4().hex
-        self._count = tokens_of if self._model is None else self._model.count
+        self._count = estimated_tokens if self._model is None else self._model.count
         self.usage = Usage()
         self.degraded: list[Degraded] = []
         self.verdicts: list[Verdict] = []
@@ -228,6 +305,7 @@ class _Run:
         self._episodes: tuple[Episode, ...] = ()
         self.shape = Shape(asking.question.strip(), "lookup")
         self._files: tuple[InjectedFile, ...] = ()
+        self._file_sources: list[Source] = []
         self._found: _Found | None = None
         self._reran = False
         self._timings: dict[str, float] = {}
@@ -246,28 +324,47 @@ class _Run:
 
     @property
     def sources(self) -> list[Source]:
-        return [] if self._found is None else self._found.sources
+        """What can be cited: passages, then the files that the question names."""
+        if self._asking.prompted is not None:
+            return list(self._asking.prompted.prompt.sources)
+        found = [] if self._found is None else self._found.sources
+        return [*found, *(replace(each, number=n) for n, each in enumerate(self._file_sources, len(found) + 1))]
 
     # -- before the answer
 
     def prepare(self) -> None:
         """Everything up to the prompt."""
         self._read_texts()
+        if self._asking.prompted is not None:
+            self.shape = self._asking.prompted.account.shape
+            self._check_sources(self._asking.prompted.prompt.sources)
+            return
         self._shape()
         if "inject" in self._asking.stages or self._asking.lock:
             self._inject()
-        if "memory" in self._asking.stages and self._asking.conversation:
+        if "memory" in self._asking.stages and self._turns:
             self._recall()
         if self.shape.casual or (self._asking.lock and self._model is not None):
             return
         self._found = self._retrieve()
         self._audit()
 
+    def _check_sources(self, sources: Sequence[Source]) -> None:
+        """A prompt that was made before holds nothing that was removed since, nor anything of another project."""
+        with self._catalog.read() as c:
+            known = {each.id for each in c.documents.all(self._scope, self.project.id) if each.enabled}
+        if gone := [source.name for source in sources if source.document not in known]:
+            raise UserError(
+                f"the prompt holds passages of {gone[0]}, which this project does not have or has switched off",
+                hint="make the prompt anew",
+            )
+
     def _read_texts(self) -> None:
         with self._catalog.read() as c:
             rules, memory = (c.texts.read(self._scope, self.project.id, kind).text for kind in ProjectTextKind)
             if self._asking.conversation:
                 self._turns = c.conversations.turns(self._scope, self.project.id, self._asking.conversation)
+            self._turns += self._asking.history
         self._rules, self._project_memory = rules, memory
 
     def _recall(self) -> None:
@@ -285,10 +382,11 @@ class _Run:
         asking, question = self._asking, self.shape.standalone
         with self._catalog.read() as c:
             moment = c.passages.moment(self._scope, self.project.id)
-            rollups = c.conversations.rollups(self._scope, self.project.id, asking.conversation)
-            vectors = c.conversations.vectors(
-                self._scope, self.project.id, asking.conversation, self.project.embedder_fingerprint
-            )
+            rollups, vectors = [], {}
+            if asking.conversation:
+                known_by = (self._scope, self.project.id, asking.conversation)
+                rollups = c.conversations.rollups(*known_by)
+                vectors = c.conversations.vectors(*known_by, self.project.embedder_fingerprint)
         known: list[Turn | Rollup] = [*past, *rollups]
         remembered = [Remembered(each, _vector(vectors.get(each.id))) for each in known]
         return recall(
@@ -305,10 +403,10 @@ class _Run:
 
     def _shape(self) -> None:
         """A2, first pass: what is asked, understandable without the conversation."""
-        model = self._cheap if "shape" in self._asking.stages else None
-        shaper = Shaper(model)
+        model = self.cheap if "shape" in self._asking.stages else None
+        shaper = Shaper(model, _harmless)
         turns = self._turns if "shape" in self._asking.stages else ()
-        self.shape, usage = shaper(self._asking.question, turns, self._project_memory, self.request, self._cancel)
+        self.shape, usage = shaper(self._asking.question, turns, self._project_memory, self.request, self.in_time)
         self.usage += usage
         self._took("shape")
 
@@ -321,6 +419,7 @@ class _Run:
             documents = c.documents.all(self._scope, self.project.id)
             named = named_files(asking.question, documents)
             found = injected(asking.question, named, self._read, asking.file_tokens, self._count, lock=asking.lock)
+            self._file_sources = [self._source_of_file(c, file) for file in found.files if file.text]
         self._notices += found.told
         self._files = found.files
         if asking.lock and not self._files:
@@ -329,6 +428,16 @@ class _Run:
                 hint="; ".join(found.told) or "name a file of the project, or leave the lock off",
             )
         self._took("inject")
+
+    def _source_of_file(self, c: Unit, file: InjectedFile) -> Source:
+        """A file as something to cite; of a packed one, nobody knows which of its chunks a line stands in."""
+        chunks = c.documents.chunks(self._scope, self.project.id, file.document)
+        whole = file.how is Injection.FULL
+        return Source(
+            0, chunks[0].id, tuple(chunk.id for chunk in chunks), file.document, file.name, Locator(),
+            chunks[0].checksum, 1.0, file.text, file.tokens,
+            tuple((chunk.id, chunk.start, chunk.end) for chunk in chunks) if whole else (),
+        )  # fmt: skip
 
     def _read(self, document: Document) -> str:
         with self._catalog.read() as c:
@@ -341,32 +450,60 @@ class _Run:
         found = _Found(self._searched())
         self.degraded += found.retrieved.degraded
         self._notices += [found.retrieved.notice] if found.retrieved.notice else []
-        trace = _traced(found.retrieved)
+        trace = traced(found.retrieved)
         self.verdicts = [each for each in trace.verdicts if each.stage != "window"]
-        rare = rarity(trace.holding, trace.rows)
-        found.evidence = self._evidence(trace, rare, found.retrieved.passages)
+        rare = rarity_in(found.retrieved)
+        found.evidence = evidence_in(found.retrieved, self.project.embedder)
+        self._took("search")
+        if whole := self._whole_project(trace.rows, found):
+            found.sources = whole
+            return found
         passages: Sequence[Passage] = found.retrieved.passages[: self._asking.tuning.context_chunks]
         if "gate" in self._asking.stages and passages:
             passages, found.emptied = self._gated(trace, rare, passages)
         found.sources = self._windowed(passages)
-        if "condense" in self._asking.stages and self._model is not None and found.evidence.enough:
+        self._took("gate")
+        if "condense" in self._asking.stages and self._model is not None and self._enough(found):
             found.condensed = self._condensed(found.sources)
-        self._took("retrieve")
+            self._took("condense")
         return found
+
+    def _enough(self, found: _Found) -> bool:
+        return bool(found.sources) and not found.emptied and found.evidence is not None and found.evidence.enough
+
+    def _whole_project(self, rows: int, found: _Found) -> list[Source]:
+        """All of a project that is small enough for a model to read it whole; empty if it is not."""
+        most = self._asking.whole_project_tokens
+        narrowed = self._files or self._asking.filters != Filters()
+        if self._model is None or narrowed or not 0 < rows <= most or not found.retrieved.passages:
+            return []
+        with self._catalog.read() as c:
+            ready = c.documents.all(self._scope, self.project.id, Status.READY)
+            documents = {document.id: document for document in ready if document.enabled}
+            tokens = sum(document.tokens for document in documents.values())
+            if tokens > most:
+                return []
+            best_first = dict.fromkeys([*(each.document for each in found.retrieved.passages), *documents])
+            chunks = [
+                (documents[id], chunk)
+                for id in best_first
+                if id in documents
+                for chunk in c.documents.chunks(self._scope, self.project.id, id)
+            ]
+        files = f"{len(documents):,} file{'s' * (len(documents) != 1)}"
+        self._notices.append(f"the whole project is in the prompt: {files}, {tokens:,} tokens")
+        return [source_of_chunk(number, *each) for number, each in enumerate(chunks, 1)]
 
     def _searched(self) -> Retrieved:
         """By the question as it stands alone; narrowed to the documents it names."""
         asking = self._asking
-        wanted = tuple(each.document for each in self._files if each.how is Injection.NARROWS or asking.lock)
+        alone = asking.lock or self._model is None  # without a model there is no prompt to inject a file into
+        wanted = tuple(each.document for each in self._files if each.how is Injection.NARROWS or alone)
         given = asking.filters.documents
         narrowed = tuple(each for each in wanted if not given or each in given) or given
         tuning = replace(asking.tuning, k=max(asking.tuning.context_chunks, PASSAGES))
         asked = Asked(self.shape.standalone, tuning, replace(asking.filters, documents=narrowed), explain=True)
         return self._search(self._scope, self.project.slug, asked, self._cancel)
-
-    def _evidence(self, trace: Trace, rare: Mapping[str, float], passages: Sequence[Passage]) -> Evidence:
-        heard = [_heard(passage, whole=place < SENTENCES_OF) for place, passage in enumerate(passages[:PASSAGES])]
-        return evidence(trace.words.groups, rare, heard, calibration_of(self.project.embedder))
 
     def _gated(
         self, trace: Trace, rare: Mapping[str, float], passages: Sequence[Passage]
@@ -376,13 +513,14 @@ class _Run:
         weighed = weights(groups, rare)
 
         def score(passage: Passage) -> float:
-            held = covered(groups, weighed, _heard(passage, whole=False).terms)
+            held = covered(groups, weighed, heard(passage, whole=False).terms)
             return max(held, passage.scores.get("vectors", 0.0))
 
-        judge = by_score(score) if self._cheap is None else ModelJudge(self._cheap, self.request, self._cancel)
+        judge = by_score(score) if self.cheap is None else ModelJudge(self.cheap, self.request, self.in_time, _harmless)
         gated = gate(self.shape.standalone, passages, self._asking.strictness, judge)
         self.usage += gated.usage
-        self._notices += [gated.note] if gated.note else []
+        if gated.note and not gated.degraded and not (gated.emptied and not self._file_sources):  # else it is said
+            self._notices.append(gated.note)
         self.degraded += [gated.degraded] if gated.degraded else []
         by_key = {passage.key: passage for passage in passages}
         self.verdicts += [
@@ -395,18 +533,20 @@ class _Run:
     def _windowed(self, passages: Sequence[Passage]) -> list[Source]:
         """For a model, passages with the rest of their sections, within the budget; quotes come from the passages."""
         if self._model is None:
-            return [_source_of_passage(number, passage) for number, passage in enumerate(passages, 1)]
+            return [source_of_passage(number, passage) for number, passage in enumerate(passages, 1)]
         blocks, verdicts = self._search.window(self._scope, self.project.slug, passages, self._asking.tuning)
         self.verdicts += verdicts
-        return [_source_of_block(number, block) for number, block in enumerate(blocks, 1)]
+        return [source_of_block(number, block) for number, block in enumerate(blocks, 1)]
 
     def _condensed(self, sources: Sequence[Source]) -> Condensed | None:
         """A4: facts, constraints and open issues with their sources; None: the sources go in as they are."""
-        assert self._cheap is not None
-        told = condense(self.shape.standalone, sources, self._cheap, _proved, self.request, self._cancel)
+        assert self.cheap is not None
+        told = condense(self.shape.standalone, sources, self.cheap, _proved, self.request, self.in_time)
         self.usage += told.usage
         if told.condensed is None:
             self._notices.append(f"not condensed: {told.reason}")
+        elif told.dropped:
+            self._notices.append(f"condensed context: {told.reason}; the others were left out")
         return told.condensed
 
     def _audit(self) -> None:
@@ -414,9 +554,9 @@ class _Run:
         found = self._found
         if found is None or found.condensed is None or "shape" not in self._asking.stages:
             return
-        after, usage = Shaper(self._cheap).audit(
+        after, usage = Shaper(self.cheap, _harmless).audit(
             self.shape, found.condensed, self._asking.question, self._turns, self._project_memory, self.request,
-            self._cancel,
+            self.in_time,
         )  # fmt: skip
         self.usage += usage
         before, self.shape = self.shape, after
@@ -429,18 +569,18 @@ class _Run:
 
     def answer(self) -> Generator[Event, None, Result]:
         """Tokens and citations as they come, and the result."""
-        if (why := self._why_not()) is not None:
-            return self._abstention(why)
+        if self._asking.prompted is None and (told := self.abstention()) is not None:
+            return told
         if self.shape.casual and self._model is None:
-            return Answer(_CASUAL, (), self.account())
+            return (yield from self._said_casually())
         if self._model is None:
             return (yield from self._quoted())
         return (yield from self._written(self._model))
 
     def _why_not(self) -> WhyNot | None:
-        """Whether there is too little to answer from."""
+        """Whether there is too little to answer from. A file that was injected is something to answer from."""
         found = self._found
-        if found is None or any(file.how is not Injection.NARROWS for file in self._files):
+        if found is None or (self._model is not None and self._file_sources):
             return None
         if not found.retrieved.passages:
             return WhyNot.EMPTY_PROJECT if self._is_empty() else WhyNot.NOTHING_FOUND
@@ -452,6 +592,11 @@ class _Run:
         with self._catalog.read() as c:
             return not any(each.enabled for each in c.documents.all(self._scope, self.project.id, Status.READY))
 
+    def abstention(self) -> Abstention | None:
+        """What comes instead of an answer, as far as that can be told before a model is asked."""
+        why = self._why_not()
+        return None if why is None else self._abstention(why)
+
     def _abstention(self, why: WhyNot, told: str = "") -> Abstention:
         nearest = () if self._found is None else self._found.retrieved.passages[:_NEAREST]
         reason = f"{_REASONS[why]}: {told}" if told else f"{_REASONS[why]}."
@@ -461,65 +606,83 @@ class _Run:
         """What would help: files on what no passage speaks of."""
         if why is WhyNot.EMPTY_PROJECT:
             return "Add files with ragforge add, or switch some on."
+        if why is WhyNot.NOTHING_FOUND and self._asking.filters != Filters():
+            return "Only what the filters let through was searched: ask without them, or add files that pass."
         missing = (
-            [] if self._found is None else _unheard(_traced(self._found.retrieved), self._found.retrieved.passages)
+            []
+            if self._found is None
+            else _unheard(self.shape.standalone, traced(self._found.retrieved), self._found.retrieved.passages)
         )
         if missing:
             return f"No passage near it speaks of {', '.join(missing)}: add files that do, or ask in other words."
         return "Add files on this subject, or ask in other words."
 
+    def _said_casually(self) -> Generator[Event, None, Result]:
+        yield TokenEvent(_CASUAL)
+        return Answer(_CASUAL, (), self.account())
+
     def _quoted(self) -> Generator[Event, None, Result]:
         """Without a model: the sentences that answer best, as they stand."""
         found = self._found
         assert found is not None, "without a model there is always a search"
-        trace = _traced(found.retrieved)
-        quotes = quote(
-            self.shape.standalone, trace.words.groups, rarity(trace.holding, trace.rows), found.sources, terms_of
-        )
+        quotes = quotes_in(found.retrieved, found.sources)
         if not quotes:
             return self._abstention(WhyNot.WEAK_EVIDENCE)
-        text = "\n\n".join(f"{' '.join(each.text.split())} [{each.source}]" for each in quotes)
+        text = "\n\n".join(f"{' '.join(plainly(each.text).split())} [{each.source}]" for each in quotes)
         return (yield from self._checked(text, quoted=True))
 
     def _written(self, model: LanguageModel) -> Generator[Event, None, Result]:
         """By the model, filtered while it streams. One that fails before its first word leaves the quotes."""
         prompt = self.prompt()
-        safe = StreamFilter(prompt.sources)
+        safe = StreamFilter(prompt.sources, self._own_links)
         raw, text, held = "", "", ""
         try:
-            for piece in model.stream(prompt.messages, self._asking.sampling, self.request, self._cancel):
+            for piece in model.stream(prompt.messages, self._asking.sampling, self.request, self.in_time):
                 if isinstance(piece, Usage):
                     self.usage += piece
+                    self._notices += [_ENDS_EARLY.format(self._asking.sampling.max_tokens)] if piece.cut else []
                     continue
                 raw += piece
                 held += piece
-                if not text and _SENTINEL.startswith(held.lstrip()[: len(_SENTINEL)]):
+                if not text and SENTINEL.startswith(raw.lstrip(_BEFORE_WORDS)[: len(SENTINEL)]):
                     continue  # it may be about to say that the answer is not there
                 shown, held = safe.feed(held), ""
                 text += shown
                 if shown:
                     yield TokenEvent(shown)
         except ProviderError as problem:
-            self.degraded.append(Degraded("model", f"{model.card.name}: {problem.message}", problem.hint))
+            self.degraded.append(Degraded("model", problem.message, problem.hint))
             if not text:
-                if self._found is None or not self._found.sources:
+                if not self._can_quote():
                     raise
                 self._notices.append("the model did not answer: these are quotes")
                 return (yield from self._quoted())
             self._notices.append("the model stopped in the middle of its answer")
-        if not text and held.lstrip().startswith(_SENTINEL):
-            return self._abstention(WhyNot.MODEL_SAYS, held.lstrip().removeprefix(_SENTINEL).strip(" :.\n"))
+        if not text and raw.lstrip(_BEFORE_WORDS).startswith(SENTINEL):
+            if self.shape.casual:
+                return (yield from self._said_casually())
+            told = raw.partition(SENTINEL)[2].strip(_BEFORE_WORDS + ":.")[:_LONGEST_REASON]
+            return self._abstention(WhyNot.MODEL_SAYS, _harmless(told))
         rest = safe.feed(held) + safe.end()
         if rest:
             yield TokenEvent(rest)
         self._took("answer")
         return (yield from self._checked(raw, prompt=prompt))
 
+    @property
+    def _own_links(self) -> frozenset[str]:
+        """Addresses that people wrote for this question and this project."""
+        asking = self._asking
+        return links_in((asking.question, asking.persona, asking.output, self._rules, self._project_memory))
+
+    def _can_quote(self) -> bool:
+        return self._found is not None and bool(self._found.sources)
+
     def _checked(
         self, text: str, *, prompt: SuperPrompt | None = None, quoted: bool = False
     ) -> Generator[Event, None, Result]:
         """The text cleaned as the stream was, and every citation held against its passage."""
-        checked = check(text, self.sources if prompt is None else prompt.sources, terms_of)
+        checked = check(text, self.sources if prompt is None else prompt.sources, terms_of, self._own_links)
         if quoted:
             yield TokenEvent(checked.text)
         yield from map(CitationEvent, checked.citations)
@@ -532,6 +695,7 @@ class _Run:
             unproved=checked.unproved,
             stripped=checked.stripped,
             quoted=quoted,
+            uncited=0 if self.shape.casual else checked.uncited,
         )
 
     # -- what is told
@@ -539,6 +703,8 @@ class _Run:
     def prompt(self) -> SuperPrompt:
         """The exact messages."""
         asking, found = self._asking, self._found
+        if asking.prompted is not None:
+            return asking.prompted.prompt
         parts = PromptParts(
             task=asking.question,
             shape=self.shape,
@@ -547,19 +713,37 @@ class _Run:
             project_memory=self._project_memory,
             files=tuple(file for file in self._files if file.how is not Injection.NARROWS),
             condensed=None if found is None else found.condensed,
-            sources=() if found is None else tuple(found.sources),
+            sources=tuple(self.sources),
             recent=self._recent,
             episodes=self._episodes,
             output=asking.output,
         )
-        made = assemble(parts, self._templates(), self._count, self._room, sentinel=_SENTINEL)
+        made = assemble(parts, self._templates(), self._count, self._room, sentinel=SENTINEL)
         if made.left_out:
-            self._notices.append(f"no room in the prompt for {', '.join(made.left_out)}")
-        return edited(made, asking.edited, self._count) if asking.edited else made
+            left_out = clean(", ".join(made.left_out), made.sources)[0]
+            self._notices.append(f"no room in the prompt for {left_out}")
+        self._notices += [f"taken out of the prompt: {what}" for what in made.hidden]
+        if self._model is not None and self._room is None:
+            self._notices.append(_UNKNOWN_WINDOW.format(self._model.card.name))
+        self._took("assemble")
+        return made
 
     def account(self, prompt: SuperPrompt | None = None) -> Account:
         """How it came about."""
         found = self._found
+        if self._asking.prompted is not None:
+            told = self._asking.prompted.account
+            return replace(
+                told,
+                prompt=prompt,
+                degraded=(*told.degraded, *self.degraded),
+                usage=told.usage + self.usage,
+                timings=dict(self._timings),
+                notices=tuple(dict.fromkeys((*told.notices, *self._notices))),
+                trace_id=self.request,
+                conversation=self._asking.conversation,
+                turn=self._number if self._asking.conversation or self._turns else 0,
+            )
         return Account(
             question=self._asking.question,
             shape=self.shape,
@@ -570,6 +754,7 @@ class _Run:
             conflicts=tuple(self._conflicts),
             degraded=tuple(dict.fromkeys(self.degraded)),
             evidence=None if found is None else found.evidence,
+            condensed=None if found is None else found.condensed,
             prompt=prompt,
             model="" if self._model is None else self._model.card.name,
             usage=self.usage,
@@ -578,7 +763,7 @@ class _Run:
             reran=self._reran,
             trace_id=self.request,
             conversation=self._asking.conversation,
-            turn=self._number if self._asking.conversation else 0,
+            turn=self._number if self._asking.conversation or self._turns else 0,
         )
 
     def _meaning(self, text: str) -> Vector | None:
@@ -588,12 +773,17 @@ class _Run:
             self.degraded.append(Degraded("embedder", f"memory by words alone: {problem.message}", problem.hint))
             return None
 
+    def _spent(self, usage: Usage) -> None:
+        self.usage += usage
+
     def _took(self, stage: str) -> None:
         now = time.perf_counter()
         self._timings[stage], self._lap = self._timings.get(stage, 0.0) + (now - self._lap) * 1000, now
 
 
 _CASUAL = "Ask me something about the files of this project."
+_UNKNOWN_WINDOW = "nobody told how much {} reads: set model.window, or it may drop what does not fit"
+_ENDS_EARLY = "the answer ends early: the model wrote as much as it may, {:,} tokens (model.max_tokens)"
 _REASONS = {
     WhyNot.EMPTY_PROJECT: "The project has no file that can be searched",
     WhyNot.NOTHING_FOUND: "Nothing in this project has to do with the question",
@@ -603,32 +793,21 @@ _REASONS = {
 }
 
 
-def tokens_of(text: str) -> int:
-    """An estimate that is not too low, where no model counts."""
-    return max(len(text.split()) * 7 // 5, len(text) // 4) + 1
-
-
 WORDS = Words(lambda text: query_words(text).groups, terms_of)
 
 
-def _traced(found: Retrieved) -> Trace:
-    assert found.trace is not None, "it was asked for"
-    return found.trace
+def _harmless(said: str) -> str:
+    """What a model says in passing, as it may be shown."""
+    return clean(said)[0]
 
 
-def _heard(passage: Passage, *, whole: bool) -> Heard:
-    """What a passage has to do with a question; with its sentences, where those are wanted."""
-    text = passage.header + passage.text
-    pieces = [text[unit.start : unit.end] for unit in units(text)] if whole else []
-    about = " ".join((passage.name, *passage.locator.path))
-    terms, *sentences = (frozenset(terms) for terms in terms_of([f"{about}\n{text}", *pieces]))
-    return Heard(passage.scores.get("vectors"), terms, tuple(sentences))
-
-
-def _unheard(trace: Trace, passages: Sequence[Passage]) -> list[str]:
-    """The question's rarest words that no passage holds, as they are looked for."""
-    held = frozenset().union(*(_heard(passage, whole=False).terms for passage in passages[:PASSAGES]))
-    return [group[0] for group in trace.words.groups if held.isdisjoint(group)][:3]
+def _unheard(question: str, trace: Trace, passages: Sequence[Passage]) -> list[str]:
+    """The question's words that no passage holds, as they were written."""
+    held = frozenset().union(*(heard(passage, whole=False).terms for passage in passages[:PASSAGES]))
+    missing = [group for group in trace.words.groups if held.isdisjoint(group)]
+    written = [piece.strip(_AROUND_WORDS) for piece in question.split()]
+    found = dict(zip(written, map(frozenset, terms_of(written)), strict=True))
+    return [word for word, terms in found.items() if any(not terms.isdisjoint(group) for group in missing)][:3]
 
 
 def _proved(statement: str, source: Source) -> bool:
@@ -640,20 +819,3 @@ def _vector(stored: bytes | None) -> Vector | None:
     import numpy as np
 
     return None if stored is None else np.frombuffer(stored, np.float32)
-
-
-def _source_of_passage(number: int, passage: Passage) -> Source:
-    text, shift = passage.header + passage.text, len(passage.header)
-    return Source(
-        number, passage.chunk, (passage.chunk,), passage.document, passage.name, passage.locator, passage.checksum,
-        passage.score, text, passage.tokens, ((passage.chunk, shift, len(text)),),
-    )  # fmt: skip
-
-
-def _source_of_block(number: int, block: ContextBlock) -> Source:
-    shift = len(block.header)
-    spans = tuple((chunk, start + shift, end + shift) for chunk, start, end in block.spans)
-    return Source(
-        number, block.best, block.chunks, block.document, block.name, block.locator, block.checksum, block.score,
-        block.header + block.text, block.tokens, spans,
-    )  # fmt: skip

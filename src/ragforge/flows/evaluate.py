@@ -1,7 +1,8 @@
 """Evaluation, whole: questions come in, are searched one by one, measured, kept, and compared. Read this first.
 
 import   read all -> check names -> (corpus: write files, add them) -> store the set
-run      set -> find the wanted documents -> search each question -> measure -> store the run in one step
+run      set -> find the wanted documents -> search (and answer, and judge) each question -> measure
+         -> store the run in one step
 compare  two stored runs -> differences, significance, questions that changed
 """
 
@@ -12,15 +13,18 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.answers import Answer, Result
 from ragforge.domain.cancel import Cancel
+from ragforge.domain.documents import digest
 from ragforge.domain.evaluation import (
     LAST,
+    AnswerResult,
     Comparison,
     FoundPassage,
     ImportReport,
@@ -33,12 +37,19 @@ from ragforge.domain.evaluation import (
 )
 from ragforge.domain.library import FileResult, Outcome, Progress, Project
 from ragforge.domain.retrieval import Retrieved
-from ragforge.errors import NotFound, UserError
+from ragforge.errors import NotFound, ProviderError, TooLarge, UserError
+from ragforge.evaluate.answers import failed, judged, overall, recorded
 from ragforge.evaluate.compare import compare
 from ragforge.evaluate.corpus import ELSEWHERE, UNCLEAR, Names, check_corpus, file_name, write_corpus
+from ragforge.evaluate.judge import Judge, given
 from ragforge.evaluate.metrics import means, measured, quantile, ranked_once
 from ragforge.evaluate.questions import BadLine, Problems, Reading, read_questions
 from ragforge.ports import Catalog, Clock
+
+if TYPE_CHECKING:
+    from ragforge.assemble.assemble import Templates
+    from ragforge.domain.records import ProjectText
+    from ragforge.flows.ask import Asking, Models
 
 _LEAST_OF_ID = 4
 _LONGEST_NAME = 100
@@ -131,14 +142,36 @@ def _set_name(name: str) -> str:
     return name.strip()
 
 
+def answering(
+    asking: Asking, models: Models, templates: Templates, texts: Iterable[ProjectText], judge: Judge | None
+) -> dict[str, object]:
+    """Everything an answer depends on beside the ranking, for the record of a run."""
+    return {
+        "model": models.main.card.name if models.main else "offline",
+        "cheap_model": models.cheap.card.name if models.cheap else "",
+        "stages": ", ".join(sorted(asking.stages)),
+        "strictness": asking.strictness,
+        "temperature": asking.sampling.temperature,
+        "max_tokens": asking.sampling.max_tokens,
+        "file_tokens": asking.file_tokens,
+        "whole_project_tokens": asking.whole_project_tokens,
+        "templates": digest(templates.system, templates.user)[:12],
+        **{text.kind.replace("-", "_"): f"version {text.version}" for text in texts},
+        "judge": judge.model.card.name if judge else "",
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """A set of questions, searched one by one and measured."""
+    """A set of questions, searched one by one and measured; perhaps answered too."""
 
     catalog: Catalog
     search: Callable[[str], Retrieved]
     """A question to passages, with the settings of the run and no cache."""
     clock: Clock
+    ask: Callable[[str], Result] | None = None
+    """A question to an answer, with the settings of the run; nothing of it is kept elsewhere."""
+    judge: Judge | None = None
 
     def __call__(
         self, scope: Scope, project: str, name: str, k: int, settings: Mapping[str, Any], label: str, cancel: Cancel
@@ -150,13 +183,16 @@ class Evaluate:
             documents = c.documents.all(scope, project)
         names = Names(documents, known.folder)
         wanted = [_wanted(question, names) for question in questions]
-        _require_documents(wanted, {each.id for each in documents if not each.enabled}, name, _sees_all(scope))
+        if self.ask is None or any(wanted):
+            _require_documents(wanted, {each.id for each in documents if not each.enabled}, name, _sees_all(scope))
         began, started_at = time.monotonic(), self._now()
+        stage = "searching" if self.ask is None else "answering"
         results: list[QuestionResult] = []
         for question, its in zip(questions, wanted, strict=True):
             cancel.check()
-            results.append(self._ask(question, its, k))
-            yield Progress("searching", len(results), len(questions), seconds=time.monotonic() - began)
+            results.append(self._measured(question, its, k, cancel))
+            yield Progress(stage, len(results), len(questions), seconds=time.monotonic() - began)
+        cancel.check()
         scored = [result.metrics for result in results if result.metrics]
         run = Run(
             id=secrets.token_hex(8),
@@ -174,6 +210,7 @@ class Evaluate:
             degraded=sum(bool(result.degraded) for result in results),
             milliseconds=quantile([result.milliseconds for result in results], 0.5),
             metrics=means(scored),
+            answers=overall([result.answer for result in results if result.answer]),
         )
         with self.catalog.write() as c:
             c.evaluations.add_run(scope, project, run, results)
@@ -184,10 +221,10 @@ class Evaluate:
         now = self.clock()
         return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
-    def _ask(self, question: Question, wanted: tuple[Wanted, ...], k: int) -> QuestionResult:
+    def _measured(self, question: Question, wanted: tuple[Wanted, ...], k: int, cancel: Cancel) -> QuestionResult:
         began = time.perf_counter()
         retrieved = self.search(question.text)
-        milliseconds = (time.perf_counter() - began) * 1000
+        milliseconds = _since(began)
         passages = retrieved.passages[:k]
         ranking = ranked_once(p.chunk if question.chunks else p.document for p in passages)
         return QuestionResult(
@@ -198,7 +235,27 @@ class Evaluate:
             metrics=measured(ranking, _grades(wanted), k) if wanted else {},
             milliseconds=milliseconds,
             degraded=tuple(part.part for part in retrieved.degraded),
+            answer=None if self.ask is None else self._answered(self.ask, question, cancel),
         )
+
+    def _answered(self, ask: Callable[[str], Result], question: Question, cancel: Cancel) -> AnswerResult:
+        """What came back. One question that comes to nothing is counted, and does not end the run."""
+        began = time.perf_counter()
+        try:
+            result = ask(question.text)
+        except (ProviderError, TooLarge) as problem:
+            return failed(question, problem.message, _since(began))
+        answer = recorded(question, result, _since(began))
+        if self.judge is None or not isinstance(result, Answer):
+            return answer
+        opinion = self.judge(question.text, result, cancel)
+        if isinstance(opinion, str):
+            return replace(answer, unjudged=opinion)
+        return judged(answer, opinion, (source.document for source in given(result)))
+
+
+def _since(began: float) -> float:
+    return (time.perf_counter() - began) * 1000
 
 
 def _wanted(question: Question, names: Names) -> tuple[Wanted, ...]:
@@ -230,7 +287,8 @@ def _require_documents(wanted: Sequence[tuple[Wanted, ...]], off: set[str], name
     items = [item for its in wanted for item in its]
     if not items:
         raise UserError(
-            f"no question of {name} says which documents it wants", hint="import it with documents, or a qrels file"
+            f"no question of {name} says which documents it wants",
+            hint="import it with documents, or a qrels file; --answers judges answers without them",
         )
     asleep = [item for item in items if item.found_as in off]
     absent = [item for item in items if item.found_as is None]

@@ -1,7 +1,8 @@
 """A document from a project, whole: by its outline, section by section. Read this first.
 
 outline  which sections, what each is searched by
-search   every question of the section; those with enough evidence count
+search   every question of every section; those with enough evidence count
+plan     the passages and the exact prompt of each section, with tokens and price; nothing is spent until here
 open?    no evidence -> the section stays open, and says what to add
 write    by a model from the numbered passages; without one by quoting them
 check    cleaned, without headings of its own, every citation checked, what cites nothing left out
@@ -13,73 +14,54 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
+from uuid import uuid4
 
+from ragforge.answer.abstain import PASSAGES
 from ragforge.answer.agents import Agent
 from ragforge.answer.artifacts import (
-    ENOUGH,
     Numbering,
     Settled,
-    bullets,
     markdown,
-    narrowed,
-    new_quotes,
     opened,
     passages_of,
     prompt_parts,
     settled,
     tamed,
-    telling,
-    titled,
+    topic,
 )
+from ragforge.answer.citations import check
 from ragforge.answer.outline import Outline, Part, differences
+from ragforge.answer.quotations import ENOUGH, Sought, bullets, focused, new_quotes, telling, titled
 from ragforge.answer.quote import Quoted
-from ragforge.answer.weigh import Groups, TermsOf
+from ragforge.answer.sources import source_of_block
+from ragforge.answer.weigh import Groups
+from ragforge.assemble.assemble import Templates, assemble
+from ragforge.assemble.estimate import estimate
 from ragforge.domain.access import Scope
-from ragforge.domain.answers import Citation, Evidence, RemovedCitation
 from ragforge.domain.cancel import Cancel
-from ragforge.domain.generation import Sampling, Usage
-from ragforge.domain.library import Project
+from ragforge.domain.generation import Estimate, Sampling, Usage
+from ragforge.domain.library import Progress, Project
 from ragforge.domain.prompts import PromptParts, Source, SuperPrompt
-from ragforge.domain.records import Artifact, ArtifactSection
-from ragforge.domain.retrieval import ContextBlock, Retrieved
-from ragforge.errors import NotFound, ProviderError, UserError, cannot_write
+from ragforge.domain.records import Artifact, ArtifactSection, LogEntry, ProjectTextKind
+from ragforge.domain.retrieval import Retrieved, Tuning
+from ragforge.errors import ProviderError, StoreError, UserError, cannot_write
+from ragforge.flows.grounds import SENTINEL, evidence_in, quotes_in, rarity_in, traced
+from ragforge.flows.search import Asked, Search
 from ragforge.ports import Catalog, Clock, LanguageModel
+from ragforge.retrieve.words import terms_of
 
-LAST = "last"
-_LEAST_OF_ID = 4
 _SHOWN = 100
 _LONGEST_BRIEF = 20_000
-
-
-# -- what other steps lend
-
-
-class Checked(Protocol):
-    """A text that nothing harmful is left in, and whose every marker stands for a source."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def citations(self) -> Sequence[Citation]: ...
-    @property
-    def removed(self) -> Sequence[RemovedCitation]: ...
-    @property
-    def stripped(self) -> Sequence[str]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """A model, and how it is spoken to."""
-
-    model: LanguageModel
-    assemble: Callable[[PromptParts], SuperPrompt]
-    """The parts of a prompt to the exact messages, with the project's own rules."""
-    declines: Callable[[str], bool]
-    """Whether a text says that the passages do not hold what was asked for."""
+_SENTENCES, _WORDS = 8, 240
+"""Quoted in one section, at most."""
+_FEWEST_OF_SOURCE = 2
 
 
 # -- what comes in and out
@@ -90,31 +72,70 @@ class MakeRequest:
     """Which document, what for, and where to write it."""
 
     outline: Outline
+    tuning: Tuning
     agent: Agent | None = None
+    profile: str = ""
+    """By which the model was chosen; for the log."""
     brief: str = ""
     title: str = ""
     """Empty: the outline's with the project's name."""
     out: Path | None = None
     keep: bool = True
     """Whether it is stored in the project."""
+    section_seconds: float = 180.0
+    """That a model may take for one section."""
+
+    @property
+    def sampling(self) -> Sampling:
+        return self.agent.sampling(self.outline.sampling) if self.agent else self.outline.sampling
 
 
 @dataclass(frozen=True, slots=True)
-class SectionStarted:
-    """The search for a section begins."""
+class PlannedSection:
+    """What a section will be written from; without sources it stays open."""
 
     heading: str
-    number: int
-    total: int
+    sources: tuple[Source, ...]
+    left_out: tuple[str, ...] = ()
+    """Files that there was no room for."""
+    estimate: Estimate | None = None
+    """None where no model is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The document before anything is written or spent. Whoever stops here owes nothing."""
+
+    title: str
+    model: str
+    sections: tuple[PlannedSection, ...]
+
+    @property
+    def input_tokens(self) -> int:
+        return sum(each.input_tokens for each in self._estimates)
+
+    @property
+    def output_tokens(self) -> int:
+        """At most: what the model may write."""
+        return sum(each.output_tokens for each in self._estimates)
+
+    @property
+    def cost(self) -> Decimal | None:
+        """At most, in US dollars; None where no price is known."""
+        costs = [each.cost for each in self._estimates]
+        return None if None in costs else sum((cost for cost in costs if cost is not None), Decimal(0))
+
+    @property
+    def _estimates(self) -> list[Estimate]:
+        return [each.estimate for each in self.sections if each.estimate is not None]
 
 
 @dataclass(frozen=True, slots=True)
 class SectionWritten:
-    """A section with evidence. `left_out` names the files that there was no room for."""
+    """A section with evidence."""
 
     section: ArtifactSection
     problems: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,130 +155,278 @@ class Made:
     file: Path | None = None
 
 
-MakeEvent: TypeAlias = SectionStarted | SectionWritten | SectionOpen | Made
+MakeEvent: TypeAlias = Progress | Planned | SectionWritten | SectionOpen | Made
 
 
 # -- the path
 
 
-@dataclass(frozen=True, slots=True)
 class Make:
-    """A document, written from what a project holds."""
+    """Documents, written from what a project holds."""
 
-    catalog: Catalog
-    search: Callable[[str], Retrieved]
-    """A question to passages and their context, with the trace that evidence and quoting need."""
-    evidence: Callable[[Retrieved], Evidence]
-    quote: Callable[[Retrieved, Sequence[Source]], Sequence[Quoted]]
-    """The best-supported sentences of the sources for what was searched."""
-    terms_of: TermsOf
-    check: Callable[[str, Sequence[Source]], Checked]
-    """The same cleaning and checking that answers go through."""
-    writer: Writer | None
-    """None: sentences of the documents are quoted."""
-    export: Export
-    clock: Clock
+    def __init__(
+        self,
+        catalog: Catalog,
+        search: Search,
+        project: Callable[[Scope, str], Project],
+        templates: Callable[[], Templates],
+        export: Export,
+        clock: Clock,
+        *,
+        log: bool,
+    ) -> None:
+        self._catalog = catalog
+        self._search = search
+        self._project = project
+        self._templates = templates
+        self._export = export
+        self._clock = clock
+        self._log = log
 
     def __call__(
-        self, scope: Scope, project: Project, request: MakeRequest, trace_id: str, cancel: Cancel
+        self, scope: Scope, name: str, request: MakeRequest, model: LanguageModel | None, cancel: Cancel
     ) -> Iterator[MakeEvent]:
-        """Each section as it is ready, then the document. One that is stopped leaves nothing."""
+        """The plan, each section as it is ready, and the document. One that is stopped leaves nothing."""
         _require_fitting(request)
         if request.out is not None:
-            self.export.require(request.out)
-        title = request.title.strip() or f"{request.outline.title}: {project.name}"
-        work = _Work(request, title, trace_id, cancel)
-        for number, part in enumerate(request.outline.parts, start=1):
-            cancel.check()
-            yield SectionStarted(part.heading, number, len(request.outline.parts))
-            event = self._section(part, work)
-            work.sections.append(event.section)
-            yield event
-        artifact = self._whole(work)
+            self._export.require(request.out)
+        project = self._project(scope, name)
+        run = _Run(
+            lambda question: self._searched(scope, project, request.tuning, question, cancel),
+            None if model is None else self._writer(scope, project, model, request.sampling),
+            project,
+            request,
+            cancel,
+        )
+        yield from run.plan()
+        yield from run.write()
+        artifact = run.whole(self._clock())
         if request.keep:
-            with self.catalog.write() as c:
+            with self._catalog.write() as c:
                 c.artifacts.put(scope, project.id, artifact)
+                if self._log:
+                    c.log.add(scope, project.id, run.entry(artifact))
         if request.out is not None:
-            self.export(artifact, request.out)
+            self._written_out(artifact, request.out, kept=request.keep)
         yield Made(artifact, markdown(artifact), request.out)
 
-    def _section(self, part: Part, work: _Work) -> SectionWritten | SectionOpen:
-        found = [each for question in part.questions if (each := self._bearing(question, work)) is not None]
-        if not found:
-            return SectionOpen(opened(part, "The documents do not tell enough about this."))
-        sources, left_out = passages_of([each.blocks for each in found])
-        problems = _Problems(part.heading)
-        done = None
-        if self.writer is not None and work.model_answers:
-            done = self._written(self.writer, part, sources, work, problems)
-        if done is None:
-            done = self._quoted(found, part, sources, work, problems)
-        work.problems += problems.told
-        if not done.sources:
-            return SectionOpen(opened(part, "The passages that were found do not tell this."))
-        section = ArtifactSection(part.heading, part.level, done.text, sources=done.sources)
-        return SectionWritten(section, tuple(problems.told), left_out)
+    def _searched(self, scope: Scope, project: Project, tuning: Tuning, question: str, cancel: Cancel) -> Retrieved:
+        enough = replace(tuning, k=max(tuning.context_chunks, PASSAGES))
+        return self._search(scope, project.slug, Asked(question, enough, explain=True), cancel)
 
-    def _bearing(self, question: str, work: _Work) -> _Found | None:
-        """What was found for a question of the outline, if that is enough to write from.
+    def _writer(self, scope: Scope, project: Project, model: LanguageModel, sampling: Sampling) -> _Writer:
+        """The model with the project's own rules."""
+        with self._catalog.read() as c:
+            rules, memory = (c.texts.read(scope, project.id, kind).text for kind in ProjectTextKind)
+        templates, window = self._templates(), model.card.window
+        room = None if window is None else window - sampling.max_tokens
 
-        Whether it is, the question alone decides: a brief would lend its words to passages that tell something else.
+        def assembled(parts: PromptParts) -> SuperPrompt:
+            ruled = replace(parts, hard_rules=rules, project_memory=memory)
+            return assemble(ruled, templates, model.count, room, sentinel=SENTINEL)
+
+        return _Writer(model, assembled, sampling)
+
+    def _written_out(self, artifact: Artifact, file: Path, *, kept: bool) -> None:
+        try:
+            self._export(artifact, file)
+        except StoreError as problem:
+            if kept:
+                problem.hint = f"the document is kept: ragforge make show {artifact.id} --out FILE"
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """A model, and how it is spoken to."""
+
+    model: LanguageModel
+    assemble: Callable[[PromptParts], SuperPrompt]
+    sampling: Sampling
+
+    def estimate(self, prompt: SuperPrompt) -> Estimate:
+        return estimate(prompt, self.model.card, self.sampling, self.model.count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found for one question of the outline."""
+
+    plain: Retrieved
+    """Of the question alone, without the brief."""
+    sought: Sought
+    sources: tuple[Source, ...]
+    bearing: tuple[Source, ...]
+    """Those of the sources that surely bear on the question: enough to quote from."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """A section before it is written."""
+
+    part: Part
+    found: tuple[_Found, ...]
+    sources: tuple[Source, ...]
+    left_out: tuple[str, ...]
+    prompt: SuperPrompt | None
+
+
+@dataclass(slots=True)
+class _Run:
+    """One document on its way."""
+
+    search: Callable[[str], Retrieved]
+    writer: _Writer | None
+    project: Project
+    request: MakeRequest
+    cancel: Cancel
+    trace_id: str = field(default_factory=lambda: uuid4().hex)
+    gathered: list[_Gathered] = field(default_factory=list)
+    numbering: Numbering = field(default_factory=Numbering)
+    sections: list[ArtifactSection] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    degraded: dict[str, None] = field(default_factory=dict)
+    quoted: set[str] = field(default_factory=set)
+    usage: Usage = field(default_factory=Usage)
+    model: str = ""
+    """Who wrote at least one section."""
+    model_answers: bool = True
+    """False once it failed in a way that will not pass."""
+    searching_ms: float = 0.0
+    writing_ms: float = 0.0
+
+    @property
+    def title(self) -> str:
+        return self.request.title.strip() or f"{self.request.outline.title}: {self.project.name}"
+
+    # -- before anything is written
+
+    def plan(self) -> Iterator[MakeEvent]:
+        """Search for every section, and tell what it will be written from and what that may cost."""
+        began, parts = time.perf_counter(), self.request.outline.parts
+        for done, part in enumerate(parts):
+            self.cancel.check()
+            yield Progress("searching", done, len(parts))
+            self.gathered.append(self._gather(part))
+        self.searching_ms = (time.perf_counter() - began) * 1000
+        model = self.writer.model.card.name if self.writer else ""
+        yield Planned(self.title, model, tuple(map(self._planned, self.gathered)))
+
+    def _gather(self, part: Part) -> _Gathered:
+        """A model gets what was found, and says itself if that does not tell; quotes come from what surely bears."""
+        found = tuple(map(self._find, part.questions))
+        sources, left_out = passages_of([each.sources if self.writer else each.bearing for each in found])
+        prompt = self.writer.assemble(self._prompt_parts(part, sources)) if self.writer and sources else None
+        return _Gathered(part, found, sources, left_out, prompt)
+
+    def _find(self, question: str) -> _Found:
+        """Whether there is enough, the question alone decides: a brief would lend its words to what tells other things.
+
+        The brief then chooses among what was found.
         """
         plain = self.search(question)
-        work.degraded |= {f"{lost.part}: {lost.message}": None for lost in plain.degraded}
-        enough, groups = self.evidence(plain), plain.trace.words.groups if plain.trace else ()
-        narrow = narrowed(question, work.request.brief)
-        found = plain if narrow == question else self.search(narrow)
-        certain = enough.score >= max(ENOUGH, enough.threshold)
-        blocks = found.context if certain else titled(found, groups, self.terms_of)
-        return _Found(plain, blocks, groups) if blocks else None
+        self.degraded |= {f"{lost.part}: {lost.message}": None for lost in plain.degraded}
+        sought, brief = _sought(plain), topic(self.request.brief)
+        found = self.search(f"{question} ({brief})") if brief else plain
+        sources = [source_of_block(0, block) for block in found.context]
+        evidence = evidence_in(plain, self.project.embedder)
+        bearing = sources if evidence.score >= max(ENOUGH, evidence.threshold) else titled(sources, sought)
+        if brief:
+            bearing = focused(bearing, _sought(found, without=sought.groups))
+        return _Found(plain, sought, tuple(sources), tuple(bearing))
 
-    def _written(
-        self, writer: Writer, part: Part, sources: tuple[Source, ...], work: _Work, problems: _Problems
-    ) -> Settled | None:
-        """What a model writes and cites; empty if it says that nothing is there, None if it is of no use."""
-        request = work.request
+    def _prompt_parts(self, part: Part, sources: tuple[Source, ...]) -> PromptParts:
+        request = self.request
         persona = request.agent.persona if request.agent else ""
-        prompt = writer.assemble(prompt_parts(request.outline, part, work.title, request.brief, persona, sources))
+        return prompt_parts(request.outline, part, self.title, request.brief, persona, sources)
+
+    def _planned(self, section: _Gathered) -> PlannedSection:
+        told = self.writer.estimate(section.prompt) if self.writer and section.prompt else None
+        return PlannedSection(section.part.heading, section.sources, section.left_out, told)
+
+    # -- section by section
+
+    def write(self) -> Iterator[MakeEvent]:
+        """Each section, written, quoted or open."""
+        began = time.perf_counter()
+        for done, section in enumerate(self.gathered):
+            self.cancel.check()
+            yield Progress("writing", done, len(self.gathered))
+            event = self._section(section)
+            self.sections.append(event.section)
+            yield event
+        self.writing_ms = (time.perf_counter() - began) * 1000
+
+    def _section(self, section: _Gathered) -> SectionWritten | SectionOpen:
+        part, problems = section.part, _Problems(section.part.heading)
+        if not section.sources:
+            return SectionOpen(opened(part, "No passage says this in so many words."))
+        done = None
+        if self.writer is not None and section.prompt is not None and self.model_answers:
+            done = self._written(self.writer, section, section.prompt, problems)
+        if done is None:
+            done = self._quoted(section, problems)
+        self.problems += problems.told
+        if not done.sources:
+            return SectionOpen(opened(part, "The passages that were found do not tell this."))
+        return SectionWritten(
+            ArtifactSection(part.heading, part.level, done.text, sources=done.sources), tuple(problems.told)
+        )
+
+    def _written(self, writer: _Writer, section: _Gathered, prompt: SuperPrompt, problems: _Problems) -> Settled | None:
+        """What a model writes and cites; empty if it says that nothing is there, None if it is of no use."""
         if prompt.left_out:
             problems.add(f"did not fit into the prompt: {', '.join(prompt.left_out)}")
         try:
-            text = _said(writer.model, prompt, work)
+            text, cut = self._said(writer, prompt)
         except ProviderError as problem:
-            work.model_answers = problem.retryable
+            self.model_answers = problem.retryable
             problems.add(f"quoted, as the model failed: {problem.message}")
             return None
-        if writer.declines(text):
+        if text.lstrip().startswith(SENTINEL):
             return Settled("", ())
-        done = self._checked(text, part, prompt.sources or sources, work, problems, strict=True)
+        done = self._checked(text, section.part, prompt.sources, problems, strict=True)
         if not done.sources:
             problems.add("quoted, as the model cited nothing")
             return None
-        work.model = writer.model.card.name
-        if work.at_limit:
-            problems.add(f"may end too early: the model wrote as much as it may, {work.sampling.max_tokens:,} tokens")
+        self.model = writer.model.card.name
+        if cut:
+            problems.add(f"ends early: the model wrote as much as it may, {writer.sampling.max_tokens:,} tokens")
         return done
 
-    def _quoted(
-        self, found: Sequence[_Found], part: Part, sources: Sequence[Source], work: _Work, problems: _Problems
-    ) -> Settled:
+    def _said(self, writer: _Writer, prompt: SuperPrompt) -> tuple[str, bool]:
+        """All that the model writes, and whether it was cut off; what it took is added up."""
+        pieces: list[str] = []
+        cut = False
+        in_time = self.cancel.within(self.request.section_seconds)
+        for piece in writer.model.stream(prompt.messages, writer.sampling, self.trace_id, in_time):
+            if isinstance(piece, Usage):
+                self.usage += piece
+                cut = piece.cut
+            else:
+                pieces.append(piece)
+        return "".join(pieces), cut
+
+    def _quoted(self, section: _Gathered, problems: _Problems) -> Settled:
         """Sentences of the documents, as list items."""
-        quotes = (
-            quote
-            for each in found
-            for quote in telling(self.quote(each.plain, each.of(sources)), sources, each.groups, self.terms_of)
-        )
-        text = bullets(new_quotes(quotes, work.quoted))
-        return self._checked(text, part, sources, work, problems, strict=False)
+        numbered = {(source.document, source.text): source for source in section.sources}
+        quotes: list[Quoted] = []
+        for each in section.found:
+            bearing = [known for source in each.bearing if (known := numbered.get((source.document, source.text)))]
+            some = max(_FEWEST_OF_SOURCE, _SENTENCES // max(1, len(bearing)))
+            for source in bearing:  # one by one, so that the best does not silence the others
+                quotes += telling(quotes_in(each.plain, [source], sentences=some, words=_WORDS), source, each.sought)
+        text = bullets(new_quotes(quotes, self.quoted)[:_SENTENCES])
+        return self._checked(text, section.part, section.sources, problems, strict=False)
 
     def _checked(
-        self, text: str, part: Part, sources: Sequence[Source], work: _Work, problems: _Problems, *, strict: bool
+        self, text: str, part: Part, sources: Sequence[Source], problems: _Problems, *, strict: bool
     ) -> Settled:
         """A text that holds nothing harmful, no heading, and no marker but of sources, under the document's numbers."""
-        cleaned = self.check(text, sources)
+        cleaned = check(text, sources, terms_of)
         plain, invented = tamed(cleaned.text, part.heading)  # only now can nothing become a heading any more
-        checked = self.check(plain, sources)
-        done = settled(checked.text, checked.citations, sources, work.numbering, strict=strict)
+        checked = check(plain, sources, terms_of)
+        done = settled(checked.text, checked.citations, sources, self.numbering, strict=strict)
         for heading in invented:
             problems.add(f"the heading “{heading}” is not in the outline and became plain text")
         for what in (*cleaned.stripped, *checked.stripped):
@@ -270,19 +439,21 @@ class Make:
             problems.add(f"not proved by its source: {_short(what)}")
         return done
 
-    def _whole(self, work: _Work) -> Artifact:
+    # -- the whole
+
+    def whole(self, now: datetime) -> Artifact:
         """The sections together, held against the outline."""
-        now, request, used = self.clock(), work.request, work.usage
+        request, used = self.request, self.usage
         artifact = Artifact(
             id=secrets.token_hex(8),
             kind=request.outline.kind,
-            title=work.title,
+            title=self.title,
             made_at=now.replace(microsecond=now.microsecond // 1000 * 1000),  # as exact as the catalog keeps it
-            sections=tuple(work.sections),
-            sources=work.numbering.sources,
+            sections=tuple(self.sections),
+            sources=self.numbering.sources,
             brief=request.brief,
             agent=request.agent.name if request.agent else "",
-            model=work.model,
+            model=self.model,
             usage={
                 "input_tokens": used.input_tokens,
                 "output_tokens": used.output_tokens,
@@ -292,48 +463,28 @@ class Make:
             },
         )
         wrong = differences(request.outline, markdown(artifact))
-        return replace(artifact, problems=(*work.problems, *work.degraded, *wrong))
+        return replace(artifact, problems=(*self.problems, *self.degraded, *wrong))
 
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What bears on one question of the outline, whose words are the groups."""
-
-    plain: Retrieved
-    """Of the question alone."""
-    blocks: tuple[ContextBlock, ...]
-    groups: Groups
-
-    def of(self, sources: Sequence[Source]) -> list[Source]:
-        """Those of a section's sources that were found for this question, best first."""
-        numbered = {(source.document, source.text): source for source in sources}
-        return [numbered[key] for block in self.blocks if (key := (block.document, block.text)) in numbered]
-
-
-@dataclass(slots=True)
-class _Work:
-    """What is known of a document while it is made."""
-
-    request: MakeRequest
-    title: str
-    trace_id: str
-    cancel: Cancel
-    numbering: Numbering = field(default_factory=Numbering)
-    sections: list[ArtifactSection] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    degraded: dict[str, None] = field(default_factory=dict)
-    quoted: set[tuple[str, str]] = field(default_factory=set)
-    usage: Usage = field(default_factory=Usage)
-    model: str = ""
-    model_answers: bool = True
-    """False once it failed in a way that will not pass."""
-    at_limit: bool = False
-    """Whether the last text is as long as the model may write."""
-
-    @property
-    def sampling(self) -> Sampling:
-        usual = self.request.outline.sampling
-        return self.request.agent.sampling(usual) if self.request.agent else usual
+    def entry(self, artifact: Artifact) -> LogEntry:
+        """The document as a line of the query log, so that its price is among the others."""
+        return LogEntry(
+            id=self.trace_id,
+            asked_at=artifact.made_at,
+            kind="document",
+            question=artifact.title,
+            agent=artifact.agent,
+            k=self.request.tuning.context_chunks,
+            chunks=tuple((source.chunk, source.score) for source in artifact.sources),
+            cited=tuple(dict.fromkeys(source.document for source in artifact.sources)),
+            model=artifact.model,
+            profile=self.request.profile,
+            retrieval_ms=self.searching_ms,
+            generation_ms=self.writing_ms,
+            input_tokens=self.usage.input_tokens,
+            output_tokens=self.usage.output_tokens,
+            cost=self.usage.cost,
+            error="; ".join(self.degraded),
+        )
 
 
 @dataclass(slots=True)
@@ -347,17 +498,10 @@ class _Problems:
         self.told.append(f"{self.heading}: {problem}")
 
 
-def _said(model: LanguageModel, prompt: SuperPrompt, work: _Work) -> str:
-    """All that the model writes; what it took is added up."""
-    pieces: list[str] = []
-    work.at_limit = False
-    for piece in model.stream(prompt.messages, work.sampling, work.trace_id, work.cancel):
-        if isinstance(piece, Usage):
-            work.usage += piece
-            work.at_limit = piece.output_tokens >= work.sampling.max_tokens
-        else:
-            pieces.append(piece)
-    return "".join(pieces)
+def _sought(found: Retrieved, without: Groups = ()) -> Sought:
+    """The words that were searched for."""
+    groups = tuple(group for group in traced(found).words.groups if group not in without)
+    return Sought.of(found.question, groups, rarity_in(found), terms_of)
 
 
 def _short(text: str) -> str:
@@ -412,39 +556,3 @@ class Export:
                 beside.unlink(missing_ok=True)
         except OSError as problem:
             raise cannot_write(file, problem) from problem
-
-
-# -- what was made before
-
-
-@dataclass(frozen=True, slots=True)
-class MadeDocuments:
-    """The documents that a project keeps."""
-
-    catalog: Catalog
-
-    def all(self, scope: Scope, project: str) -> list[Artifact]:
-        """Newest first."""
-        with self.catalog.read() as c:
-            return c.artifacts.all(scope, project)
-
-    def find(self, scope: Scope, project: str, name: str) -> Artifact:
-        """One by its id, the beginning of it, or `last`."""
-        every = self.all(scope, project)
-        if name == LAST and every:
-            return every[0]
-        found = [each for each in every if each.id.startswith(name)] if len(name) >= _LEAST_OF_ID else []
-        if not found:
-            hint = "ragforge make ls shows what was made" if every else "ragforge make blueprint makes one"
-            raise NotFound(f"no document {name!r} was made", hint=hint)
-        if len(found) > 1:
-            raise UserError(f"{name!r} could be {len(found)} documents", hint="write more of its id")
-        return found[0]
-
-    def remove(self, scope: Scope, project: str, names: Sequence[str]) -> list[Artifact]:
-        """All of them or none."""
-        found = {each.id: each for name in names for each in [self.find(scope, project, name)]}
-        with self.catalog.write() as c:
-            for id in found:
-                c.artifacts.remove(scope, project, id)
-        return list(found.values())

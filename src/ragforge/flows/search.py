@@ -44,6 +44,7 @@ from ragforge.domain.retrieval import (
 )
 from ragforge.errors import BadVectors, IndexLost, NotFound, ProviderError, RagforgeError, StoreError, UserError
 from ragforge.flows.follow import EVERYTHING, Follow, Indexes, keyword_rows, net, vector_rows
+from ragforge.operate.counters import Counters
 from ragforge.ports import Catalog, Embedder, KeywordReader, Reranker, Unit, VectorReader
 from ragforge.retrieve import fuse
 from ragforge.retrieve.cache import Recent
@@ -191,6 +192,7 @@ class Search:
         embedder_of: Callable[[Project], Embedder],
         reranker: Callable[[str], Reranker],
         cached_questions: int,
+        counters: Counters,
     ) -> None:
         self._catalog = catalog
         self._follow = follow
@@ -198,6 +200,7 @@ class Search:
         self._project = project
         self._embedder_of = embedder_of
         self._reranker = reranker
+        self._counters = counters
         self._moments: dict[str, Moment] = {}
         self._projects: dict[str, Project] = {}
         self._remembered = _Remembered(Recent(cached_questions))
@@ -213,6 +216,7 @@ class Search:
         """Passages of the project with this name for the question."""
         began = time.perf_counter()
         _require_sense(asked)
+        self._counters.add("searches")
         judge = self._judge(asked.tuning.reranker)
         room = self._room if judge is None or isinstance(judge, Degraded) else nullcontext()
         project = self._projects.get(name)

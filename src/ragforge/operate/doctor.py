@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ragforge.domain.library import Finding
-from ragforge.domain.models import ModelState
+from ragforge.domain.models import LanguageModels, ModelState
 
 _EXTRAS = {"models": "pydantic_ai", "postgres": "psycopg"}
 _ROOM = 1_000_000_000
@@ -34,6 +34,22 @@ def examine(
         yield Finding(
             f"extra {extra}", True, "installed" if there else f'not installed: pip install "ragforge[{extra}]"'
         )
+
+
+def answering(found: LanguageModels) -> Iterator[Finding]:
+    """Who writes answers, and whether what that takes is here. None of the models was called."""
+    chosen = [model for model in found.models if model.used_for]
+    if not chosen:
+        yield Finding("language model", True, "none: answers quote the documents; model.name names one")
+    for model in chosen:
+        subject, key = f"language model {model.card.name}", f"; {model.key_name} is set" if model.key_name else ""
+        if model.problem:
+            yield Finding(subject, False, model.problem, model.hint)
+        else:
+            yield Finding(subject, True, f"for {', '.join(model.used_for)}{key}")
+    has = found.ollama_models
+    told = "does not answer" if has is None else f"answers with {has} model{'s' * (has != 1)}"
+    yield Finding("Ollama", True, f"{told} at {found.ollama_url}")
 
 
 def _model(model: ModelState, wanted: str, fallback: str) -> Finding:

@@ -112,7 +112,7 @@ def recall(
             verdicts.append(_verdict(candidate, False, f"no room: {tokens - left:,} tokens over"))
             continue
         why = "marked important" if candidate.marked else "on topic"
-        how = ", as its summary" if len(forms) > 1 and text == forms[-1][0] else ""
+        how = ", as its summary" if text != forms[0][0] else ""
         verdicts.append(_verdict(candidate, True, f"{why}, {candidate.ago}{how}"))
         episodes.append(
             Episode(candidate.what.id, candidate.first, candidate.last, text, candidate.at, candidate.score, tokens)

@@ -121,7 +121,9 @@ def gate(question: str, passages: Sequence[PassageT], strictness: float, judge: 
 def _reason(bearing: Bearing | None, least: float, kept: bool, emptied: bool) -> str:
     if bearing is None:
         return "not judged, so it stays"
-    told = f"{bearing.direction}: {bearing.reason}" if bearing.reason else str(bearing.direction)
+    is_number = bearing.direction is Direction.BEARS  # then the threshold alone says what it means
+    direction = "too little bearing" if is_number and bearing.strength < least else bearing.direction
+    told = f"{direction}: {bearing.reason}" if bearing.reason else str(direction)
     if kept and emptied:
         return f"{told}; stays because nothing better is there"
     return told if kept else f"{told} ({bearing.strength:.2f} of {least:.2f})"
@@ -182,8 +184,7 @@ def _scored(score: float, who: str) -> Bearing | None:
     if math.isnan(score):
         return None
     strength = min(1.0, max(0.0, score))
-    direction = Direction.BEARS if strength >= CLEAR / 2 else Direction.NO_BEARING
-    return Bearing(direction, strength, f"{who} {strength:.2f}")
+    return Bearing(Direction.BEARS, strength, f"{who} {strength:.2f}")
 
 
 # -- by a language model
@@ -229,6 +230,8 @@ class ModelJudge:
     model: LanguageModel
     request: str
     cancel: Cancel
+    harmless: Callable[[str], str]
+    """What a model that read documents says, as it may be shown."""
 
     def __call__(self, question: str, passages: Sequence[Readable]) -> Judged:
         bearings: list[Bearing | None] = [None] * len(passages)
@@ -251,7 +254,8 @@ class ModelJudge:
             usage += spent
             for verdict in said.verdicts:
                 place = asked.get(verdict.number)
-                bearing = _bearing(verdict, place is not None and _is_cut(passages[place]))
+                told = self.harmless(" ".join(verdict.reason.split())[:_LONGEST_REASON])
+                bearing = _bearing(verdict, told, place is not None and _is_cut(passages[place]))
                 if place is None or bearing is None:
                     odd += 1
                 elif (before := bearings[place]) is None or bearing.strength > before.strength:
@@ -293,7 +297,7 @@ def _is_cut(passage: Readable) -> bool:
     return len(readable(passage)) > _CHARACTERS
 
 
-def _bearing(verdict: PassageVerdict, cut: bool) -> Bearing | None:
+def _bearing(verdict: PassageVerdict, reason: str, cut: bool) -> Bearing | None:
     """A model's verdict as a strength; None if it makes no sense."""
     try:
         direction = Direction(verdict.direction)
@@ -302,7 +306,6 @@ def _bearing(verdict: PassageVerdict, cut: bool) -> Bearing | None:
     if math.isnan(verdict.confidence):
         return None
     sure = min(1.0, max(0.0, verdict.confidence))
-    reason = " ".join(verdict.reason.split())[:_LONGEST_REASON]
     reason += " (judged by its beginning)" if cut else ""
     return Bearing(direction, (1 - sure if direction is Direction.NO_BEARING else 1 + sure) / 2, reason.strip())
 

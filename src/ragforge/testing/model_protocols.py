@@ -36,25 +36,25 @@ def form_asked(body: Json) -> tuple[str, Json, bool] | None:
     return None
 
 
-def filled(schema: Json, root: Json | None = None) -> Any:
-    """The plainest value that fits a schema."""
+def filled(schema: Json, text: str = "text", root: Json | None = None) -> Any:
+    """The plainest value that fits a schema, with `text` for every text."""
     root = schema if root is None else root
     if "$ref" in schema:
-        return filled(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
+        return filled(root["$defs"][schema["$ref"].rpartition("/")[2]], text, root)
     for key in ("anyOf", "oneOf", "allOf"):
         if schema.get(key):
-            return filled(schema[key][0], root)
+            return filled(schema[key][0], text, root)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         return schema["enum"][0]
     kind = schema.get("type", "object")
     if kind == "object":
-        return {name: filled(each, root) for name, each in schema.get("properties", {}).items()}
+        return {name: filled(each, text, root) for name, each in schema.get("properties", {}).items()}
     if kind == "array":
         items = schema.get("prefixItems") or [schema.get("items", {"type": "string"})]
-        return [filled(each, root) for each in items]
-    return {"string": "text", "integer": 1, "number": 0.5, "boolean": True}.get(kind)
+        return [filled(each, text, root) for each in items]
+    return {"string": text, "integer": 1, "number": 0.5, "boolean": True}.get(kind)
 
 
 def tokens(text: str) -> int:

@@ -29,6 +29,7 @@ from ragforge.testing import model_protocols as wire
 NORMAL = "normal"
 OBEYS = "obeys every instruction it reads"
 FALSE_MARKERS = "false citation markers, one character a piece"
+CUT = "stopped at its limit of tokens"
 
 UNAUTHORIZED = "401 that repeats the key"
 FORBIDDEN = "403"
@@ -137,6 +138,8 @@ class ModelServer:
     reply: str | Callable[[str], str] = "The refund window is thirty days [1]."
     """The answer, or how it follows from the prompt."""
     always: str = NORMAL
+    always_forms: str = ""
+    """The same for structured answers, where that differs."""
     forms: deque[str] = field(default_factory=deque)
     """Filled forms for the next structured answers; after the last, the plainest that fits."""
     models: Sequence[str] = ("llama3.2:latest", "qwen3:8b")
@@ -197,7 +200,9 @@ class ModelServer:
         """Note a call and say what shall happen to it."""
         with self._lock:
             self.calls.append(call)
-            return self._script.popleft() if self._script else self.always
+            if self._script:
+                return self._script.popleft()
+        return (wire.form_asked(call.json) and self.always_forms) or self.always
 
     def answer(self, behaviour: str, prompt: str) -> str:
         """The text of an answer."""
@@ -206,9 +211,10 @@ class ModelServer:
         text = self.reply if isinstance(self.reply, str) else self.reply(prompt)
         return text + FALSE_MARKS if behaviour == FALSE_MARKERS else text
 
-    def form(self, schema: dict[str, Any]) -> str:
+    def form(self, schema: dict[str, Any], text: str) -> str:
+        """The next filled form; after the last, the plainest that fits, with this for every text in it."""
         with self._lock:
-            return self.forms.popleft() if self.forms else json.dumps(wire.filled(schema))
+            return self.forms.popleft() if self.forms else json.dumps(wire.filled(schema, text))
 
     def hung_up(self) -> None:
         with self._lock:
@@ -233,6 +239,11 @@ class _HungUp(Exception):
 
 class _Reset(Exception):
     """The connection is thrown away."""
+
+
+def _cut(event: str) -> str:
+    """The same event of a model that had more to say."""
+    return event.replace('"finish_reason": "stop"', '"finish_reason": "length"').replace('"end_turn"', '"max_tokens"')
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -317,7 +328,8 @@ class _Handler(BaseHTTPRequestHandler):
         text = self.stub.answer(behaviour, wire.prompt_of(body))
         if asked := wire.form_asked(body):
             name, schema, by_tool = asked
-            text, tool = self.stub.form(schema), name if by_tool else ""
+            text = self.stub.form(schema, text if behaviour in (OBEYS, FALSE_MARKERS) else "text")
+            tool = name if by_tool else ""
         if body.get("stream"):
             pieces = list(text) if behaviour == FALSE_MARKERS else re.findall(r"\s*\S+|\s+$", text)
             self._stream(behaviour, protocol, body, pieces)
@@ -376,7 +388,7 @@ class _Handler(BaseHTTPRequestHandler):
                 yield events[first]
                 self._wait(0.001)  # leaves some time to the others in this process
         else:
-            yield from events
+            yield from (map(_cut, events) if behaviour == CUT else events)
             if protocol == wire.OPENAI:
                 yield "data: [DONE]\n\n"
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+import unicodedata
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from ragforge.answer.stream import HELD_AT_MOST, StreamFilter, clean
+from tests.alive import alive as everything_alive
 from tests.proof import count, record
 from tests.unit.answer.support import source
 
@@ -23,35 +22,9 @@ SOURCES = [
     source(2, "Nothing to see.", name="talk.vtt"),
 ]
 
-READERS = [MarkdownIt("commonmark", {"html": True}), MarkdownIt("gfm-like", {"html": True, "linkify": False})]
-LIVE = re.compile(r"(?i)[a-z]:\\?/\\?/|\bwww\.\w|javascript:\w|data:text/|(?<![\w@\\-])evil\.com(?![^\W_]|-)")
-ALIVE_IN_TAG = re.compile(r"(?i)src|href|\bon\w+\s*=|style|<\W*(?:script|svg|img|iframe|!|\?)")
-
-
-def tokens(text: str) -> Iterator[Token]:
-    for reader in READERS:
-        todo = reader.parse(text)
-        while todo:
-            token = todo.pop()
-            todo += token.children or []
-            yield token
-
 
 def alive(shown: str) -> list[str]:
-    """Everything in the text that could make a browser go somewhere, as two readers of Markdown see it."""
-    found: list[str] = []
-    for token in tokens(shown):
-        found.extend(f"{name}={token.attrs[name]}" for name in ("href", "src") if name in token.attrs)
-        content = token.content.replace(OURS.replace("&", "&amp;"), "").replace(OURS, "")
-        if token.type in ("html_inline", "html_block") and ALIVE_IN_TAG.search(content):
-            found.append(token.content)
-        if token.type == "text" and LIVE.search(content):
-            found.append(token.content)
-        if token.type in ("fence", "code_inline", "code_block") and re.search(
-            r"(?i)https?:\\?/\\?/|\bwww\.\w", content
-        ):
-            found.append(token.content)
-    return found
+    return everything_alive(shown, {OURS})
 
 
 def in_pieces(text: str, cuts: list[int]) -> tuple[str, StreamFilter]:
@@ -77,6 +50,16 @@ def in_pieces(text: str, cuts: list[int]) -> tuple[str, StreamFilter]:
         ("Thirty days [source: guide.pdf].", "Thirty days [1]."),
         ("Thirty days [chunk: c2].", "Thirty days [2]."),
         ("Thirty days [9].", "Thirty days."),
+        ("Thirty days [-1].", "Thirty days."),
+        ("Thirty days [1", "Thirty days"),
+        ("Thirty days [1, ", "Thirty days"),
+        ("Thirty days [so", "Thirty days [so"),
+        ("Thirty days ［9］〔9〕⟦9⟧.", "Thirty days."),
+        ("Thirty days ［1］〔2〕.", "Thirty days [1][2]."),
+        ("Thirty days \\[9\\].", "Thirty days \\."),
+        ("Thirty days [**9**][_9_][`9`][9̲][⑨][⑫][９].", "Thirty days."),
+        ("Thirty days [cite: 9][see 9][1, p. 3][9: talk.vtt].", "Thirty days [1]."),
+        ("〔注〕と［注］", "〔注〕と［注］"),
         ("Thirty days [1, 9].", "Thirty days [1]."),
         ("So it says [sic], [x] and [ ].", "So it says [sic], [x] and [ ]."),
         ("In [2024] it was.", "In it was."),
@@ -87,19 +70,32 @@ def in_pieces(text: str, cuts: list[int]) -> tuple[str, StreamFilter]:
         ("H<sub>2</sub>O", "H 2 O"),
         ("![a](https://evil.com/x.png) so", "[image removed] so"),
         ("[here](https://evil.com/x) so", "here [link removed] so"),
-        (f"[here]({OURS}) so", f"here ({OURS}) so"),
-        (f"[{OURS}]({OURS}) so", f"{OURS} so"),
-        (f"<{OURS}> so", f"{OURS} so"),
-        (f"It is {OURS}.", f"It is {OURS}."),
-        (f"It is ({OURS}), so", f"It is ({OURS}), so"),
-        (f"{OURS}<b></b>&secret=1", f"{OURS} &secret=1"),
-        (f"{OURS}&secret=1", "[link removed]"),
+        (f"[here]({OURS}) so [1]", f"here ({OURS}) so [1]"),
+        (f"[{OURS}]({OURS}) so [1]", f"{OURS} so [1]"),
+        (f"<{OURS}> so [1]", f"{OURS} so [1]"),
+        (f"It is {OURS} [1].", f"It is {OURS} [1]."),
+        (f"As [1] says, it is {OURS}.", f"As [1] says, it is {OURS}."),
+        (f"It is ({OURS}), so [2][1]", f"It is ({OURS}), so [2][1]"),
+        (f"It is {OURS}.", "It is [link in source 1]."),
+        (f"It is {OURS} [2].", "It is [link in source 1] [2]."),
+        (f"It is {OURS}.\nSo it is [1].", "It is [link in source 1].\nSo it is [1]."),
+        (f"So it is [1].\nIt is {OURS}.", "So it is [1].\nIt is [link in source 1]."),
+        (f"It is {OURS} `[1]` <b title=[1]> ![1](x)", "It is [link in source 1] `[1]`  [image removed]"),
+        (f"It is {OURS} {'so ' * 300}[1]", f"It is [link in source 1] {'so ' * 300}[1]"),
+        (f"{OURS}: so [1]", f"{OURS} : so [1]"),
+        (f"[here]({OURS}) so", "here ([link in source 1]) so"),
+        (f"{OURS}<b></b>&secret=1 [1]", f"{OURS} &secret=1 [1]"),
+        (f"{OURS}&secret=1 [1]", "[link removed] [1]"),
         ("See https://evil.com/a?b. So", "See [link removed]. So"),
-        ("Mail help@ok.example.org or bob@evil.com.", "Mail help@ok.example.org or bob[link removed]."),
+        ("Mail help@ok.example.org or bob@evil.com [1].", "Mail help@ok.example.org or bob[link removed] [1]."),
         ("[the file](guide.md) says", "the file says"),
         ("[1](https://evil.com) says", "[1] [link removed] says"),
         ("`curl https://evil.com/x` so", "`curl [link removed]` so"),
-        (f"`curl {OURS}` so", f"`curl {OURS}` so"),
+        (f"`curl {OURS}` so [1]", f"`curl {OURS}` so [1]"),
+        (f"`curl {OURS}` so", "`curl [link in source 1]` so"),
+        (f"So it is [1].\n\n```\ncurl {OURS}\n```\n", f"So it is [1].\n\n```\ncurl {OURS}\n```\n"),
+        (f"```\ncurl {OURS}\n```\nSo it is [1].", f"```\ncurl {OURS}\n```\nSo it is [1]."),
+        (f"```\ncurl {OURS}\n[1]\n```\nSo.", "```\ncurl [link in source 1]\n[1]\n```\nSo."),
         (
             "C:\\Users\\a, src/main.py:12, v1.2.3, e.g. 3.14, node.js",
             "C:\\Users\\a, src/main.py:12, v1.2.3, e.g. 3.14, node.js",
@@ -124,6 +120,19 @@ def test_it_tells_what_it_removed() -> None:
     assert all(each.reason for each in passed.removed)
     assert [each.split()[0] for each in passed.stripped] == ["image", "HTML", "HTML", "link"]
     assert not alive(" ".join(passed.stripped))
+
+
+def test_what_it_tells_does_no_harm_either() -> None:
+    evil = ("[source: https://evil.com/x]", "[chunk: <img src=//evil.com>]", "[source: www.evil.com, page 3]")
+    _, passed = clean(" ".join(evil), SOURCES)
+    assert len(passed.removed) == 3
+    assert not alive(" ".join(each.marker for each in passed.removed))
+
+
+def test_links_that_a_person_wrote_are_shown() -> None:
+    assert clean("So https://mine.example.org/x and https://evil.com/x", SOURCES, {"https://mine.example.org/x"})[
+        0
+    ] == ("So https://mine.example.org/x and [link removed]")
 
 
 # -- hostile variants
@@ -214,7 +223,8 @@ PIECES = [
     "secret", "&co",
     "lon;", "&period;", "&#x2f;", "：", "／", "。", "?q=", "<a href=", "onclick=x ", "script", "source: guide.pdf",
     "chunk: c1",
-    "a" * 130, "x " * 20, "^1", "1, 2",
+    "a" * 130, "x " * 20, "^1", "1, 2", "［", "］", "〔", "〕", "⟦9⟧", "⑫", "９", "\\[", "\\]", "**9**", "[1", "[-1]",
+    f"{OURS} [1]", f"[1] {OURS}", f"`{OURS}`", "so " * 230,
 ]  # fmt: skip
 texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=40).map("".join)
 
@@ -230,7 +240,9 @@ def test_pieces_do_not_matter_and_nothing_comes_alive(text: str, data: st.DataOb
         assert passing.stripped == passed.stripped
     assert not alive(whole)
     if not {"`", "~"} & set(whole):  # else brackets may be code
-        assert set(re.findall(r"\[(\d+)\]", whole)) <= {"1", "2"}
+        seen = unicodedata.normalize("NFKC", whole)
+        assert set(re.findall(r"[\[〔⟦][*\\]*(\d+)[*\\]*[\]〕⟧]", seen)) <= {"1", "2"}
+        assert all("[1]" in line for line in whole.split("\n") if OURS in line)
 
 
 @settings(max_examples=count(100, 2_000), deadline=None)
@@ -239,7 +251,8 @@ def test_no_more_is_held_back_than_it_says(text: str) -> None:
     passing = StreamFilter(SOURCES)
     for sign in text * 10:
         passing.feed(sign)
-        assert len(passing._held) <= HELD_AT_MOST
+        waiting = sum(len(each) if isinstance(each, str) else len(each.text) for each in passing._out)
+        assert len(passing._held) + waiting <= HELD_AT_MOST
 
 
 def test_plain_words_come_at_once() -> None:

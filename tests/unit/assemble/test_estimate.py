@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from ragforge.assemble.estimate import PER_MESSAGE, cost, estimate
-from ragforge.domain.generation import Message, ModelCard, Role, Sampling, Usage
+from ragforge.assemble.estimate import cost, estimate
+from ragforge.domain.generation import AROUND, Message, ModelCard, Role, Sampling, Usage
 from ragforge.domain.prompts import PromptSection, SuperPrompt
 
 PROMPT = SuperPrompt(
@@ -28,13 +28,13 @@ def words(text: str) -> int:
 
 def test_tokens_by_section_and_the_highest_price() -> None:
     told = estimate(PROMPT, CARD, Sampling(max_tokens=50), words)
-    assert told.input_tokens == 5 + 2 * PER_MESSAGE
+    assert told.input_tokens == 5 + 3 * AROUND == 29
     assert told.parts == {"Instructions": 2, "Task": 3}
-    assert told.cost == (Decimal("0.25") * 13 + Decimal(2) * 50) / 1_000_000
+    assert told.cost == (Decimal("0.25") * 29 + Decimal(2) * 50) / 1_000_000
     assert (told.model, told.output_tokens, told.window, told.fits) == ("openai:some", 50, 100, True)
 
 
-@pytest.mark.parametrize(("window", "fits"), [(63, True), (62, False), (None, True)])
+@pytest.mark.parametrize(("window", "fits"), [(79, True), (78, False), (None, True)])
 def test_whether_prompt_and_answer_fit(window: int | None, fits: bool) -> None:
     assert estimate(PROMPT, ModelCard("m", window), Sampling(max_tokens=50), words).fits is fits
 

@@ -167,7 +167,7 @@ HISTORY = [turn("What is the Oslo chair?", "A chair of oak, EUR 249 [1].")]
 
 def test_a_safe_proposal_is_taken() -> None:
     model = Script(proposal("How long can I return the Oslo chair?", "LOOKUP", " chair\n returns ", ("Answer", " ")))
-    shape, usage = Shaper(model)("How long can I return it?", HISTORY, "We sell chairs.", "r1", Cancel())
+    shape, usage = Shaper(model, str)("How long can I return it?", HISTORY, "We sell chairs.", "r1", Cancel())
     assert shape == Shape(
         "How long can I return the Oslo chair?", "lookup", "chair returns", ("Answer",), True, "“it” is “Oslo chair”"
     )
@@ -193,7 +193,7 @@ def test_a_safe_proposal_is_taken() -> None:
 )
 def test_an_unsafe_wording_is_refused_and_the_rules_stay(question: str, standalone: str, objection: str) -> None:
     rules = shaped(question, HISTORY)
-    shape = checked(proposal(standalone, "explain"), rules, question, HISTORY)
+    shape = checked(proposal(standalone, "explain"), rules, question, HISTORY, str)
     assert shape.standalone == rules.standalone
     assert shape.rewritten == rules.rewritten
     assert shape.intent == "explain"
@@ -204,14 +204,14 @@ def test_an_intent_nobody_knows_is_that_of_the_rules() -> None:
     rules = shaped("How long can I return it?", HISTORY)
     for intent in ("", "hack", "chat"):
         assert (
-            checked(proposal(rules.standalone, intent), rules, "How long can I return it?", HISTORY).intent
+            checked(proposal(rules.standalone, intent), rules, "How long can I return it?", HISTORY, str).intent
             == rules.intent
         )
 
 
 def test_a_model_that_fails_costs_only_its_proposal() -> None:
     model = Script(ProviderError("the provider answered 500"))
-    shape, usage = Shaper(model)("How long can I return it?", HISTORY, "", "r1", Cancel())
+    shape, usage = Shaper(model, str)("How long can I return it?", HISTORY, "", "r1", Cancel())
     rules = shaped("How long can I return it?", HISTORY)
     assert replace(shape, reason=rules.reason) == rules
     assert "500" in shape.reason
@@ -220,7 +220,7 @@ def test_a_model_that_fails_costs_only_its_proposal() -> None:
 
 def test_no_model_is_asked_for_thanks() -> None:
     model = Script(proposal("x"))
-    assert Shaper(model)("thanks", HISTORY, "", "r1", Cancel())[0].casual
+    assert Shaper(model, str)("thanks", HISTORY, "", "r1", Cancel())[0].casual
     assert model.asked == []
 
 
@@ -229,12 +229,37 @@ def test_the_audit_may_use_names_that_were_found() -> None:
     before = shaped(question, HISTORY)
     found = Condensed((Statement("The Nordic Returns Act gives 14 days.", (1,)),))
     model = Script(proposal("How long can I return it under the Nordic Returns Act?", "explain", "consumer law"))
-    after, _ = Shaper(model).audit(before, found, question, HISTORY, "", "r1", Cancel())
+    after, _ = Shaper(model, str).audit(before, found, question, HISTORY, "", "r1", Cancel())
     assert after.standalone == "How long can I return it under the Nordic Returns Act?"
     assert changes_scope(before, after)
     assert "Nordic" in model.asked[0][1].text
-    refused = checked(proposal(after.standalone), before, question, HISTORY)
+    refused = checked(proposal(after.standalone), before, question, HISTORY, str)
     assert refused.standalone == before.standalone
+
+
+def test_the_audit_changes_the_wording_only_with_the_scope() -> None:
+    question = "How long can I return it?"
+    before = shaped(question, HISTORY)
+    found = Condensed((Statement("The Nordic Returns Act gives 14 days.", (1,)),))
+    model = Script(proposal("How long can I return it under the Nordic Returns Act?", before.intent, before.domain))
+    after, _ = Shaper(model, str).audit(before, found, question, HISTORY, "", "r1", Cancel())
+    assert not changes_scope(before, after)
+    assert (after.standalone, after.rewritten, after.reason) == (before.standalone, before.rewritten, before.reason)
+
+
+def test_what_a_model_says_is_shown_only_if_it_does_no_harm() -> None:
+    question = "How long can I return it?"
+    rules = shaped(question, HISTORY)
+
+    def harmless(text: str) -> str:
+        return text.replace("evil", "****")
+
+    shape = checked(
+        Proposal(question, "explain", "evil law", ("evil", "x"), "evil"), rules, question, HISTORY, harmless
+    )
+    assert (shape.domain, shape.headers) == ("**** law", ("****", "x"))
+    worded = checked(proposal(f"{rules.standalone} evil"), rules, question, HISTORY, harmless)
+    assert worded.standalone == rules.standalone and "it holds more than words" in worded.reason
 
 
 def test_long_answers_are_shortened_aloud() -> None:
@@ -256,7 +281,7 @@ def test_whatever_a_model_proposes_the_shape_is_sound(
     question: str, standalone: str, intent: str, domain: str, headers: list[str]
 ) -> None:
     rules = shaped(question, HISTORY)
-    shape = checked(Proposal(standalone, intent, domain, tuple(headers), ""), rules, question, HISTORY)
+    shape = checked(Proposal(standalone, intent, domain, tuple(headers), ""), rules, question, HISTORY, str)
     assert shape.intent in INTENTS
     assert shape.standalone in (rules.standalone, standalone.strip())
     assert len(shape.headers) <= 6

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragforge.domain.evaluation import Wanted
+from ragforge.domain.evaluation import AnswerKind, AnswerResult, RunDetails, Wanted
 from ragforge.errors import UserError
 from ragforge.evaluate.compare import bootstrapped, compare, randomised
-from tests.unit.evaluate.records import details, result, scored
+from tests.unit.evaluate.records import answered, details, result, scored
 
 
 def test_differences_wins_and_the_questions_that_changed() -> None:
@@ -116,3 +116,70 @@ def test_only_metrics_of_both_are_compared() -> None:
     comparison = compare(before, after)
     assert [change.metric for change in comparison.metrics] == ["mrr"] and comparison.main == "mrr"
     assert comparison.notice == "only one of the runs has ndcg@10, ndcg@5"
+
+
+# -- answers
+
+
+def answering(*answers: AnswerResult | None, **facts: str) -> RunDetails:
+    return details([result(f"q{n}", {"ndcg@10": 1.0}, answer=answer) for n, answer in enumerate(answers)], **facts)
+
+
+def test_answers_are_compared_each_metric_where_both_have_it() -> None:
+    hit, miss = answered({"answer_hit": 1.0, "tokens": 50.0}), answered({"answer_hit": 0.0, "tokens": 80.0})
+    silent = answered({"abstention": 1.0, "tokens": 50.0}, AnswerKind.ABSTENTION, has_answer=False)
+    comparison = compare(answering(hit, hit, miss, silent), answering(hit, miss, miss, silent))
+    changes = {change.metric: change for change in comparison.answers}
+    assert list(changes) == ["answer_hit", "abstention", "tokens", "answer_ms"]
+    change = changes["answer_hit"]
+    assert (change.wins, change.losses, change.ties) == (0, 1, 2) and change.before == pytest.approx(2 / 3)
+    assert (changes["abstention"].ties, changes["abstention"].wins) == (1, 0)
+    assert [(q.question, q.before, q.after) for q in comparison.changed_answers] == [("q1", "hit", "missed")]
+    assert comparison.notice == "" and comparison.questions == 4
+
+
+def test_fewer_tokens_and_fewer_false_answers_are_better() -> None:
+    before = [answered({"tokens": 100.0 + n, "false_answers": 1.0}, has_answer=False) for n in range(40)]
+    after = [answered({"tokens": 50.0 + n, "false_answers": 0.0}, has_answer=False) for n in range(40)]
+    for change in compare(answering(*before), answering(*after)).answers[:2]:
+        assert (change.wins, change.losses, change.less_is_better) == (40, 0, True)
+        assert change.improves and change.significant and change.difference < 0
+    for change in compare(answering(*after), answering(*before)).answers[:2]:
+        assert (change.wins, change.losses) == (0, 40) and not change.improves
+
+
+def test_losses_come_first_among_changed_answers() -> None:
+    good, bad = answered({"answer_hit": 1.0}), answered({}, AnswerKind.ABSTENTION)
+    comparison = compare(answering(bad, good, good), answering(good, bad, good))
+    assert [(q.question, q.before, q.after) for q in comparison.changed_answers] == [
+        ("q1", "hit", "false abstention"),
+        ("q0", "false abstention", "hit"),
+    ]
+
+
+def test_tokens_that_nobody_spent_are_no_row() -> None:
+    free = answered({"tokens": 0.0, "cost": 0.0})
+    assert [change.metric for change in compare(answering(free), answering(free)).answers] == ["answer_ms"]
+
+
+def test_answers_of_one_run_only_are_told() -> None:
+    comparison = compare(answering(None), answering(answered({"answered": 1.0})))
+    assert comparison.answers == () and comparison.notice == "only one of the runs has answers"
+    comparison = compare(answering(answered({"answered": 1.0})), answering(answered({"answered": 1.0, "clarity": 0.5})))
+    assert comparison.notice == "only one of the runs has clarity"
+
+
+def test_answers_without_known_documents_are_compared_by_themselves() -> None:
+    one = details([result("q", {}, answer=answered({"answered": 1.0}))])
+    comparison = compare(one, one)
+    assert (comparison.metrics, comparison.main, comparison.changed, comparison.questions) == ((), "", (), 0)
+    assert [change.metric for change in comparison.answers] == ["answered", "answer_ms"]
+
+
+def test_other_expected_answers_are_not_compared() -> None:
+    old, new = answered({"answer_hit": 1.0}, expected=("a",)), answered({"answer_hit": 0.0}, expected=("b",))
+    assert compare(answering(old), answering(new, digest="new")).answers == ()
+    same = answered({"answer_hit": 0.0}, expected=("a",))
+    assert compare(answering(old), answering(same, digest="new")).answers
+    hidden = answered({"answer_hit": 0.0}, expected=(), text="")
+    assert compare(answering(old), answering(hidden)).answers, "the same set, whoever may see it"

@@ -12,6 +12,7 @@ from ragforge.evaluate.metrics import (
     hit,
     main_metric,
     means,
+    means_of_some,
     measured,
     ndcg,
     precision,
@@ -88,7 +89,8 @@ def test_names_cuts_and_means() -> None:
     assert {name.partition("@")[2] for name in names} == {"", "1", "3", "5", "7"}
     assert list(measured([], {}, 1)) == ["ndcg@1", "recall@1", "precision@1", "hit@1", "mrr"]
     assert means([{"x": 1.0, "y": 1.0}, {"x": 0.0}]) == {"x": 0.5}
-    assert means([]) == {}
+    assert means([]) == {} == means_of_some([])
+    assert means_of_some([{"x": 1.0, "y": 1.0}, {"x": 0.0}]) == {"x": 0.5, "y": 1.0}
     assert main_metric(measured([], {}, 20)) == "ndcg@10"
     assert main_metric(measured([], {}, 5)) == "ndcg@5"
     assert (main_metric(["mrr"]), main_metric([])) == ("mrr", "")

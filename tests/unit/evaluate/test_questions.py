@@ -51,6 +51,31 @@ def test_jsonl_with_everything(tmp_path: Path) -> None:
     assert question.wanted == question.documents
 
 
+@pytest.mark.parametrize(
+    ("fields", "has_answer"),
+    [
+        ({"documents": []}, False),
+        ({"doc_ids": []}, False),
+        ({"documents": [], "answers": []}, False),
+        ({"documents": [], "answerable": True}, None),
+        ({"documents": [], "answers": ["thirty days"]}, True),
+        ({"documents": [], "chunks": ["c"]}, True),
+        ({"documents": [], "grades": {"a.md": 0}}, None),
+        ({"documents": None}, None),
+        ({"answers": "thirty days"}, True),
+        ({"documents": ["a.md"]}, True),
+        ({"answerable": False}, False),
+        ({}, None),
+    ],
+)
+def test_whether_there_is_an_answer(tmp_path: Path, fields: dict[str, object], has_answer: bool | None) -> None:
+    assert only(written(tmp_path / "q.jsonl", {"question": "Why?", **fields})).has_answer is has_answer
+
+
+def test_an_empty_cell_says_nothing(tmp_path: Path) -> None:
+    assert only(written(tmp_path / "q.csv", "question,documents", "Why?,")).has_answer is None
+
+
 def test_the_form_of_squad(tmp_path: Path) -> None:
     line = {"_id": "q1", "question": "Why?", "answers": [], "doc_ids": ["Force#27"], "answerable": False, "x": None}
     question = only(written(tmp_path / "q.jsonl", line))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -10,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragforge.domain.evaluation import FoundPassage, RunDetails, Wanted
+from ragforge.domain.evaluation import AnswerKind, CitedPassage, FoundPassage, Judgement, RunDetails, Wanted
 from ragforge.evaluate.compare import compare
 from ragforge.evaluate.metrics import measured
 from ragforge.evaluate.report import page
-from tests.unit.evaluate.records import details, result, scored
+from tests.unit.evaluate.records import answered, details, result, scored
 
 EVIL = "<script>alert(1)</script><img src=x onerror='alert(2)'>\"'&{body}\u202e"
 VOID = {"meta", "br", "img", "link"}
@@ -158,3 +159,56 @@ def test_any_run_becomes_a_page(scores: list[tuple[float, float, float]], text: 
     assert "NaN" not in written and " nan" not in written
     for width in re.findall(r'(?:width|height)="([^"]+)"', written):
         assert float(width) >= 0
+
+
+# -- answers
+
+
+def answering(hits: Sequence[float]) -> RunDetails:
+    """A run whose first question is as evil as can be."""
+    judgement = Judgement(4, 5, 1, {"relevance": EVIL, "faithfulness": EVIL}, tokens=10, cost=0.5)
+    cited = (CitedPassage("c", "d", True, EVIL), CitedPassage("c2", "d2", False, ""))
+    evil = answered(
+        {"answer_hit": 0.0, "clarity": 0.5, "tokens": 1_000.0, "cost": 0.25},
+        AnswerKind.ANSWER, text=EVIL, expected=(EVIL,), cited=cited, judgement=judgement, degraded=(EVIL,),
+    )  # fmt: skip
+    others = [answered({"answer_hit": hit, "tokens": 1_000.0 * hit, "cost": hit}) for hit in hits]
+    failed = answered({}, AnswerKind.FAILED, text=EVIL, unjudged=EVIL)
+    all = (evil, failed, *others)
+    return details([result(f"q{n}", {"ndcg@10": 1.0}, answer=answer) for n, answer in enumerate(all)])
+
+
+def test_texts_of_answers_stay_texts() -> None:
+    before, after = answering([1.0, 0.0, 1.0]), answering([1.0, 1.0, 0.0])
+    for text in (page(before), page(after, compare(before, after))):
+        outline = Outline(text)
+        assert not {"script", "img", "link", "iframe", "a"} & set(outline.tags)
+        assert not [name for name, _ in outline.attributes if name.startswith("on") or name in ("src", "href")]
+        assert re.findall(r"https?:|//[a-z]|@import|url\(", text.replace("<!doctype", "")) == []
+
+
+def test_what_it_tells_of_answers() -> None:
+    told = " ".join(Outline(page(answering([1.0]))).text.split())
+    for words in (
+        "1 answer · 1 quote · 1 failed · 1 answered without the", "half within 20 ms", "2,000 tokens ($1.2500)",
+        "0.500 Answer hit", "All 3, the worst first", "missed", "expected", "judge: relevance 4, clarity 5",
+        "faithfulness: <script>", "✓", "removed since", "Time per answer, ms", "Tokens 1,000 2", "Answer hit 0.5000 2",
+    ):  # fmt: skip
+        assert words in told, words
+    assert "Answers: is it more than chance?" not in told
+
+
+def test_answers_against_an_older_run() -> None:
+    before, after = answering([1.0] * 30), answering([0.0] * 30)
+    text = page(after, compare(before, after))
+    told = " ".join(Outline(text).text.split())
+    for words in ("Answers: is it more than chance?", "Answers that changed", "hit → missed", "−968", "−$0.967742"):
+        assert words in told, words
+    assert "<span class='worse'>−0.9677</span>" in text and "<span class='better'>−968</span>" in text
+
+
+def test_a_run_of_answers_alone() -> None:
+    run = details([result("q", {}, wanted=(), answer=answered({"answered": 1.0}, has_answer=None))])
+    for text in (page(run), page(run, compare(run, run))):
+        told = " ".join(Outline(text).text.split())
+        assert "1.000 Answered" in told and "Questions that went worst" not in told and "Questions by" not in told

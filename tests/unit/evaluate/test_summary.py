@@ -6,20 +6,27 @@ from dataclasses import replace
 
 import pytest
 
-from ragforge.domain.evaluation import FoundPassage, RunDetails, Wanted
+from ragforge.domain.evaluation import AnswerKind, AnswerResult, FoundPassage, Judgement, RunDetails, Wanted
 from ragforge.evaluate.summary import (
+    amount,
+    answer_facts,
+    answered_worst,
+    asked_by,
     by_cut,
     counted,
     differing,
+    doubts_of,
     facts,
     hidden,
     imperfect,
+    scores_of,
+    telling,
     unsearchable,
     wanted_by,
     why_not,
     why_unnamed,
 )
-from tests.unit.evaluate.records import details, result, scored
+from tests.unit.evaluate.records import answered, details, result, scored
 from tests.unit.evaluate.test_corpus import document
 
 
@@ -85,3 +92,75 @@ def test_settings_that_differ() -> None:
     before, after = {"k": 10, "alpha": 0.5, "reranker": ""}, {"k": 10, "alpha": 0.0, "new_one": 0}
     assert differing(before, after) == [("alpha", "0.5", "0.0"), ("new one", "none", "0")]
     assert differing(before, before) == []
+
+
+# -- answers
+
+
+def answering(*answers: AnswerResult) -> RunDetails:
+    return details([result(f"q{n}", {"mrr": 1.0}, answer=answer) for n, answer in enumerate(answers)])
+
+
+def test_what_a_reader_of_answers_should_know() -> None:
+    judgement = Judgement(4, 5, 2, {"relevance": "short", "faithfulness": "made up"}, unseen=2, tokens=300, cost=0.002)
+    run = answering(
+        answered({"tokens": 1_000.0, "cost": 0.01}, AnswerKind.ANSWER, judgement=judgement),
+        answered({"tokens": 500.0, "cost": 0.005}, AnswerKind.ANSWER, has_answer=False, unjudged="it rests"),
+        answered({"tokens": 0.0, "cost": 0.0, "answer_ms": 5.0}, degraded=("model",)),
+        answered({"answer_ms": 100.0}, AnswerKind.ABSTENTION),
+        answered({"answer_ms": 100.0}, AnswerKind.FAILED),
+    )
+    assert answer_facts(run) == [
+        "2 answers",
+        "1 quote",
+        "1 abstention",
+        "1 false answer",
+        "1 false abstention",
+        "1 failed",
+        "1 answered without the model",
+        "half within 20 ms",
+        "1,500 tokens ($0.0150)",
+        "for the judge 300 tokens ($0.0020)",
+        "1 judged without all passages",
+        "1 not judged (it rests)",
+    ]
+    assert answer_facts(scored([0.5])) == []
+    assert answer_facts(answering(answered({"tokens": 5.0})))[-1] == "5 tokens (price unknown)"
+
+
+def test_each_metric_tells_of_how_many_questions() -> None:
+    run = answering(answered({"answer_hit": 1.0, "tokens": 0.0}), answered({"tokens": 0.0}))
+    assert asked_by(run) == {"answer_hit": 1, "tokens": 2, "answer_ms": 2}
+    assert list(telling(run.run)) == ["answer_hit", "answer_ms"], "nothing was spent"
+
+
+def test_the_worst_answers_come_first_and_then_what_the_judge_likes_least() -> None:
+    fine, poor = (answered({"answer_hit": 1.0, "clarity": clarity}) for clarity in (1.0, 0.2))
+    missed = answered({"answer_hit": 0.0, "clarity": 1.0})
+    assert [answer for _, answer in answered_worst(answering(fine, poor, missed))] == [missed, poor, fine]
+
+
+def test_what_the_judge_said() -> None:
+    told = answered({}, judgement=Judgement(4, 5, 2, {"relevance": "short", "clarity": "clear", "faithfulness": ""}))
+    assert scores_of(told) == "relevance 4, clarity 5, faithfulness 2"
+    assert doubts_of(told) == ["relevance: short"], "the best score needs no reason"
+    assert (scores_of(answered({})), doubts_of(answered({}))) == ("", [])
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "said", "changed"),
+    [
+        ("answered", 0.25, "0.2500", "+0.2500"),
+        ("tokens", 1_204.0, "1,204", "+1,204"),
+        ("cost", 0.00125, "$0.001250", "+$0.001250"),
+        ("cost", -0.00125, "-$0.001250", "-$0.001250"),
+        ("answer_ms", 1_534.25, "1,534.2", "+1,534.2"),
+    ],
+)
+def test_amounts(metric: str, value: float, said: str, changed: str) -> None:
+    assert (amount(metric, value), amount(metric, value, signed=True)) == (said, changed)
+
+
+def test_an_answer_that_may_not_be_seen_is_told() -> None:
+    assert hidden(answering(answered({}))) == ""
+    assert hidden(answering(answered({}, text="")))

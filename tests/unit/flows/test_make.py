@@ -1,11 +1,13 @@
-"""The path of a made document: real files, a real project and its search; the model is scripted."""
+"""The path of a made document: real files, a real project and its search; the model is a server on the loopback."""
 
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,22 +16,17 @@ from hypothesis import strategies as st
 from ragforge import Ragforge
 from ragforge.answer.agents import agent, agent_for
 from ragforge.answer.outline import differences, kinds, outline
-from ragforge.domain.answers import Evidence
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.retrieval import Degraded, Retrieved
-from ragforge.errors import NotFound, ProviderError, StoreError, UserError
-from ragforge.flows.make import (
-    Made,
-    MadeDocuments,
-    Make,
-    MakeEvent,
-    MakeRequest,
-    SectionOpen,
-    SectionStarted,
-    SectionWritten,
-)
+from ragforge.domain.library import Progress
+from ragforge.domain.records import Artifact, ProjectTextKind
+from ragforge.domain.tokens import Vector
+from ragforge.errors import NotFound, ProviderError, StoreError, TooLarge, UserError
+from ragforge.flows.grounds import SENTINEL
+from ragforge.flows.make import Made, MakeEvent, Planned, SectionOpen, SectionWritten
+from ragforge.ports import Embedder
+from ragforge.testing.hashing import HashingEmbedder
+from ragforge.testing.model_server import CUT, NORMAL, STALL, UNAUTHORIZED, UNAVAILABLE, ModelServer
 from tests.forge import open_forge
-from tests.making import EXPORT, NOTHING, Scripted, maker
 from tests.proof import count
 
 BLUEPRINT = outline("blueprint")
@@ -38,106 +35,242 @@ FILES = {
     "concept.md": "# Architecture\n\nThe portal consists of a web front end and a returns service in Python.\n",
     "risks.md": "# Risks\n\nThe interface of the carrier is unstable: every tenth label request fails.\n",
 }
+_SECTION = re.compile("Write the section “([^”]+)”")
+_SOURCE = re.compile(r"^\[(\d+)\] (\S+\.md)", re.MULTILINE)
+
+
+def filled(folder: Path, embedder: Embedder | None = None, /, **how: object) -> Ragforge:
+    """A project of the three files."""
+    (folder / "files").mkdir()
+    for name, text in FILES.items():
+        (folder / "files" / name).write_text(text)
+    forge = open_forge(folder / "ws", embedder, **how)
+    forge.add([folder / "files"], project="p")
+    return forge
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ragforge]:
-    folder = tmp_path_factory.mktemp("files")
-    for name, text in FILES.items():
-        (folder / name).write_text(text)
-    with open_forge(tmp_path_factory.mktemp("ws") / "ws") as forge:
-        forge.add([folder], project="p")
+def stub() -> Iterator[ModelServer]:
+    with ModelServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, stub: ModelServer) -> Iterator[Ragforge]:
+    how = {"model__name": "openai-compatible:stub", "model__base_url": stub.base_url}
+    with filled(tmp_path_factory.mktemp("make"), **how) as forge:
         yield forge
 
 
 @pytest.fixture
-def forge(filled: Ragforge) -> Iterator[Ragforge]:
+def server(stub: ModelServer) -> ModelServer:
+    """One that has heard nothing yet."""
+    stub.calls.clear()
+    stub.reply, stub.always = "Nothing was told [1].", NORMAL
+    return stub
+
+
+@pytest.fixture
+def forge(shared: Ragforge, server: ModelServer) -> Iterator[Ragforge]:
     """A project that keeps no made document from one test to the next."""
-    yield filled
-    project = filled.project("p").id
-    with filled._parts.catalog.write() as c:
-        for each in c.artifacts.all(filled._scope, project):
-            c.artifacts.remove(filled._scope, project, each.id)
+    yield shared
+    shared.remove_artifacts([each.id for each in shared.artifacts(project="p")], project="p")
 
 
-def events(make: Make, forge: Ragforge, cancel: Cancel | None = None, **request: object) -> list[MakeEvent]:
-    asked = replace(MakeRequest(BLUEPRINT), **request)  # type: ignore[arg-type]
-    return list(make(forge._scope, forge.project("p"), asked, "trace-1", cancel or Cancel()))
+def events(forge: Ragforge, kind: str = "blueprint", **how: Any) -> list[MakeEvent]:
+    return list(forge.making(kind, project="p", **how))
 
 
-def made(make: Make, forge: Ragforge, **request: object) -> Made:
-    last = events(make, forge, None, **request)[-1]
+def made(forge: Ragforge, **how: Any) -> Made:
+    last = events(forge, **how)[-1]
     assert isinstance(last, Made)
     return last
 
 
-def test_without_a_model_sections_quote_the_documents_and_the_others_are_open(forge: Ragforge) -> None:
-    done = made(maker(forge), forge)
+def quoted(forge: Ragforge, **how: Any) -> Made:
+    return made(forge, model="offline", **how)
+
+
+def is_open(artifact: Artifact) -> list[str]:
+    return [section.heading for section in artifact.sections if section.open]
+
+
+def citing(prompt: str, file: str) -> str:
+    """The marker of a file in a prompt."""
+    return next(f"[{number}]" for number, name in _SOURCE.findall(prompt) if name == file)
+
+
+def section_of(prompt: str) -> str:
+    found = _SECTION.search(prompt)
+    assert found is not None
+    return found[1]
+
+
+def three_sections(prompt: str) -> str:
+    """A model that knows three sections, and where they stand."""
+    known = {
+        "Goals": ("Halve the number of calls", "goals.md"),
+        "Architecture": ("The portal consists of a web front end and a returns service", "concept.md"),
+        "Risks": ("The interface of the carrier is unstable", "risks.md"),
+    }
+    said, file = known.get(section_of(prompt), ("", ""))
+    return f"{said} {citing(prompt, file)}." if said else SENTINEL
+
+
+# -- without a model
+
+
+def test_sections_quote_the_documents_and_the_others_are_open(forge: Ragforge, server: ModelServer) -> None:
+    done = quoted(forge)
     by_heading = {section.heading: section for section in done.artifact.sections}
     assert list(by_heading) == [part.heading for part in BLUEPRINT.parts]
     assert "Halve the number of calls about returns. [1]" in by_heading["Goals"].text
     assert "every tenth label request fails" in by_heading["Risks"].text
-    assert [section.heading for section in done.artifact.sections if section.open] == [
-        "Overview",
-        "Features",
-        "Next Steps",
-    ]
+    assert is_open(done.artifact) == ["Overview", "Features", "Next Steps"]
     assert "a feature list" in by_heading["Features"].text
     assert [source.number for source in done.artifact.sources] == [1, 2, 3]
     assert {source.name for source in done.artifact.sources} == set(FILES)
     assert done.artifact.model == "" and done.artifact.problems == ()
     assert differences(BLUEPRINT, done.text) == []
+    assert server.calls == []
 
 
 def test_quotations_are_words_of_the_documents(forge: Ragforge) -> None:
     whole = " ".join(" ".join(FILES.values()).split())
-    for section in made(maker(forge), forge).artifact.sections:
+    for section in quoted(forge).artifact.sections:
         if not section.open:
             for line in section.text.splitlines():
                 assert line.removeprefix("- ").rsplit(" [", 1)[0] in whole
 
 
-def test_events_come_in_order(forge: Ragforge) -> None:
-    kinds_of = [type(event) for event in events(maker(forge), forge)]
-    assert kinds_of[0::2] == [SectionStarted] * 6 + [Made]
-    assert kinds_of[1::2] == [SectionOpen, SectionWritten, SectionWritten, SectionOpen, SectionWritten, SectionOpen]
-
-
-def test_a_project_without_documents_gives_only_open_sections(tmp_path: Path) -> None:
+def test_a_brief_chooses_among_what_was_found(tmp_path: Path) -> None:
     with open_forge(tmp_path / "ws") as forge:
-        done = made(maker(forge), forge)
-    assert all(section.open for section in done.artifact.sections)
+        texts = {"lamps": "Glass of lamps may break on its way.", "chairs": "Oak for chairs becomes dearer each year."}
+        for name, text in texts.items():
+            (tmp_path / f"{name}.md").write_text(f"# Risks\n\n{text}\n")
+            forge.add(tmp_path / f"{name}.md", project="p")
+        assert "lamps" in quoted(forge).text and "chairs" in quoted(forge).text
+        about = quoted(forge, brief="chairs").text
+        assert texts["chairs"] in about and "lamps" not in about
+        assert "lamps" in quoted(forge, brief="For the board of directors.").text, "it names nothing that is there"
+
+
+def test_a_project_without_documents_gives_only_open_sections(tmp_path: Path, server: ModelServer) -> None:
+    with open_forge(tmp_path / "ws", model__name="openai-compatible:x", model__base_url=server.base_url) as forge:
+        done = made(forge)
+    assert len(is_open(done.artifact)) == len(BLUEPRINT.parts)
     assert done.artifact.sources == () and "## Sources" not in done.text
+    assert server.calls == []
+
+
+def test_a_part_that_was_missing_is_told(tmp_path: Path) -> None:
+    class Away(HashingEmbedder):
+        def embed_query(self, text: str, cancel: Cancel) -> Vector:
+            raise ProviderError("the service is away")
+
+    with filled(tmp_path, Away(64)) as forge:
+        problems = quoted(forge).artifact.problems
+    assert problems == ("embedder: searched by words alone: the service is away",)
 
 
 # -- with a model
 
 
-def test_a_model_writes_each_section_from_its_passages(forge: Ragforge) -> None:
-    model = Scripted(
-        ["Halve the calls [1].", "The portal consists of a front end and a service [1].", "The interface fails [1]."]
-    )
+def test_events_come_in_order(forge: Ragforge, server: ModelServer) -> None:
+    server.reply = three_sections
+    told = events(forge)
+    sections = len(BLUEPRINT.parts)
+    assert [event.stage for event in told if isinstance(event, Progress)] == ["searching"] * sections + [
+        "writing"
+    ] * sections
+    plain = [type(event) for event in told if not isinstance(event, Progress)]
+    written = [SectionOpen, SectionWritten, SectionWritten, SectionOpen, SectionWritten, SectionOpen]
+    assert plain == [Planned, *written, Made]
+
+
+def test_tokens_come_before_the_first_call(forge: Ragforge, server: ModelServer) -> None:
+    planned = plan_of(forge)
+    assert server.calls == [] and forge.artifacts(project="p") == []
+    assert planned.model == "openai-compatible:stub" and planned.cost == 0, "on this machine"
+    assert [each.heading for each in planned.sections] == [part.heading for part in BLUEPRINT.parts]
+    assert planned.output_tokens == len(planned.sections) * BLUEPRINT.sampling.max_tokens
+    server.reply = three_sections
+    used = made(forge).artifact.usage
+    assert 0 < used["input_tokens"] <= planned.input_tokens and 0 < used["output_tokens"] <= planned.output_tokens
+
+
+def test_the_price_comes_before_the_first_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    with filled(tmp_path, model__name="openai:gpt-4.1-mini") as forge:
+        planned = plan_of(forge)
+        known = plan_of(forge, model="openai:no-such-model-yet")
+    assert planned.cost is not None and 0 < planned.cost < 1
+    assert planned.cost == sum(each.estimate.cost or 0 for each in planned.sections if each.estimate)
+    assert known.cost is None and known.input_tokens > 0
+
+
+def plan_of(forge: Ragforge, **how: Any) -> Planned:
+    """What is told before anything is written."""
+    told = forge.making("blueprint", project="p", **how)
+    return next(event for event in told if isinstance(event, Planned))
+
+
+def test_a_model_writes_each_section_from_its_passages(forge: Ragforge, server: ModelServer) -> None:
+    server.reply = three_sections
+    done = made(forge, brief="the returns portal")
     writer = agent_for("blueprint", kinds())
-    done = made(maker(forge, model), forge, agent=writer, brief="the returns portal")
-    texts = [section.text for section in done.artifact.sections if not section.open]
-    assert [text[-4:] for text in texts] == ["[1].", "[2].", "[3]."]
-    assert done.artifact.model == "stub:one" and done.artifact.agent == "architect"
-    assert done.artifact.usage["calls"] == 3 and done.artifact.usage["input_tokens"] == 30
-    assert len(model.asked) == 3, "open sections cost nothing"
-    messages, sampling, request = model.asked[0]
-    assert writer is not None and messages[0].text == writer.persona
-    assert "“Goals”" in messages[1].text and "the returns portal" in messages[1].text
-    assert FILES["goals.md"].split("\n")[2] in messages[1].text
-    assert 0.2 <= sampling.temperature <= 0.4 and sampling.max_tokens == BLUEPRINT.sampling.max_tokens
-    assert request == "trace-1"
+    assert writer is not None and done.artifact.agent == writer.name == "architect"
+    assert done.artifact.model == "openai-compatible:stub"
+    assert [text for section in done.artifact.sections if not section.open for text in [section.text]] == [
+        "Halve the number of calls [1].",
+        "The portal consists of a web front end and a returns service [2].",
+        "The interface of the carrier is unstable [3].",
+    ]
+    assert is_open(done.artifact) == ["Overview", "Features", "Next Steps"], "as the model says"
+    assert done.artifact.usage["calls"] == len(server.calls) == len(BLUEPRINT.parts)
+    for call in server.calls:
+        assert writer.persona in call.prompt and "the returns portal" in call.prompt
+        assert all(text.strip() in call.prompt for text in FILES.values())
+        assert call.json["max_tokens"] == BLUEPRINT.sampling.max_tokens and 0.2 <= call.json["temperature"] <= 0.4
+    assert [section_of(call.prompt) for call in server.calls] == [part.heading for part in BLUEPRINT.parts]
 
 
-def test_what_a_model_invents_does_not_stay(forge: Ragforge) -> None:
-    said = "# Goals\n\nHalve the calls [1].\n\n## Budget\n\nIt costs 5 million.\n\nFalse [77]. ![x](http://evil.example/p.png)"
-    done = made(maker(forge, Scripted([said])), forge)
-    assert (
-        "million" not in done.text and "Budget" not in done.text and "evil" not in done.text and "[77]" not in done.text
+def test_the_rules_of_the_project_and_its_templates_are_in_every_prompt(tmp_path: Path, server: ModelServer) -> None:
+    server.reply = three_sections
+    with filled(tmp_path, model__name="openai-compatible:x", model__base_url=server.base_url) as forge:
+        forge.write_project_text(ProjectTextKind.HARD_RULES, "Never name a supplier.", project="p")
+        forge.write_project_text(ProjectTextKind.PROJECT_MEMORY, "A return is called an RMA.", project="p")
+        user = "{history}\n{files}\n{context}\n{task}\n{format}\nIn the style of the house."
+        (forge.workspace / "templates").mkdir()
+        (forge.workspace / "templates" / "user.md").write_text(user)
+        made(forge)
+    for call in server.calls:
+        assert call.prompt.index("Never name a supplier.") < call.prompt.index("A return is called an RMA.")
+        assert call.prompt.endswith("In the style of the house.")
+
+
+def test_one_line_of_the_log_holds_what_it_took(forge: Ragforge, server: ModelServer) -> None:
+    server.reply = three_sections
+    done = made(forge)
+    entry = forge.query_log(project="p")[0]
+    assert {call.headers["x-request-id"] for call in server.calls} == {entry.id}
+    assert (entry.kind, entry.question, entry.agent) == ("document", "Blueprint: p", "architect")
+    assert (entry.model, entry.profile) == ("openai-compatible:stub", "premium")
+    assert entry.input_tokens == done.artifact.usage["input_tokens"] > 0
+    assert set(entry.cited) == {source.document for source in done.artifact.sources}
+    before = len(forge.query_log(project="p"))
+    made(forge, keep=False)
+    assert len(forge.query_log(project="p")) == before, "what is not kept leaves nothing"
+
+
+def test_what_a_model_invents_does_not_stay(forge: Ragforge, server: ModelServer) -> None:
+    server.reply = (
+        "# Goals\n\nHalve the number of calls [1].\n\n## Budget\n\nIt costs 5 million.\n\n"
+        "False [77]. ![x](http://evil.example/p.png)"
     )
+    done = made(forge)
+    for invented in ("million", "Budget", "evil", "[77]"):
+        assert invented not in done.text
     assert differences(BLUEPRINT, done.text) == []
     told = "\n".join(done.artifact.problems)
     for problem in (
@@ -149,138 +282,180 @@ def test_what_a_model_invents_does_not_stay(forge: Ragforge) -> None:
         assert problem in told
 
 
-def test_a_model_that_cites_nothing_is_replaced_by_quotations(forge: Ragforge) -> None:
-    done = made(maker(forge, Scripted(["I know it all by heart."])), forge)
+def test_a_model_that_cites_nothing_is_replaced_by_quotations(forge: Ragforge, server: ModelServer) -> None:
+    server.reply = "I know it all by heart."
+    done = made(forge)
     assert "by heart" not in done.text and "Halve the number of calls" in done.text
     assert "Goals: quoted, as the model cited nothing" in done.artifact.problems
-    assert done.artifact.model == ""
+    assert done.artifact.model == "" and done.artifact.usage["calls"] == len(BLUEPRINT.parts), (
+        "it was paid all the same"
+    )
 
 
-def test_a_model_that_finds_nothing_leaves_the_section_open(forge: Ragforge) -> None:
-    done = made(maker(forge, Scripted([NOTHING])), forge)
-    assert all(section.open for section in done.artifact.sections)
+def test_a_model_that_finds_nothing_leaves_the_section_open(forge: Ragforge, server: ModelServer) -> None:
+    server.reply = f"{SENTINEL}\n"
+    done = made(forge)
+    assert len(is_open(done.artifact)) == len(BLUEPRINT.parts)
+    assert "do not tell this" in done.artifact.sections[1].text
 
 
-def test_a_model_that_fails_for_good_is_asked_once(forge: Ragforge) -> None:
-    model = Scripted([ProviderError("the key is wrong")])
-    done = made(maker(forge, model), forge)
-    assert len(model.asked) == 1
+def test_a_model_that_fails_for_good_is_asked_once(forge: Ragforge, server: ModelServer) -> None:
+    server.always = UNAUTHORIZED
+    done = made(forge)
+    assert len(server.calls) == 1
     assert "Halve the number of calls" in done.text
-    assert "Goals: quoted, as the model failed: the key is wrong" in done.artifact.problems
+    assert any(
+        problem.startswith("Overview: quoted, as the model failed:") and "key" in problem
+        for problem in done.artifact.problems
+    )
 
 
-def test_a_model_that_may_recover_is_asked_again(forge: Ragforge) -> None:
-    model = Scripted([ProviderError("busy", retryable=True), "The portal has parts [1].", "The interface fails [1]."])
-    done = made(maker(forge, model), forge)
-    assert len(model.asked) == 3 and done.artifact.model == "stub:one"
+def test_a_model_that_may_recover_is_asked_again(forge: Ragforge, server: ModelServer) -> None:
+    server.script(UNAVAILABLE, UNAVAILABLE)
+    server.reply = three_sections
+    done = made(forge)
+    assert done.artifact.model and "Overview: quoted, as the model failed" in done.artifact.problems[0]
+    assert "The interface of the carrier is unstable [3]." in done.text
 
 
-def test_a_text_that_reaches_the_limit_is_told(forge: Ragforge) -> None:
-    short = replace(BLUEPRINT, sampling=replace(BLUEPRINT.sampling, max_tokens=4))
-    done = made(maker(forge, Scripted(["Halve the calls again [1]."])), forge, outline=short)
-    assert any("may end too early" in problem for problem in done.artifact.problems)
+def test_a_section_has_its_time(tmp_path: Path, server: ModelServer) -> None:
+    how = {"model__name": "openai-compatible:x", "model__base_url": server.base_url, "model__timeout_seconds": 0.5}
+    server.reply = three_sections
+    with filled(tmp_path, **how) as forge:
+        made(forge)  # the first call loads the library
+        server.script(STALL)
+        done = made(forge)
+    assert "did not answer in the time given" in done.artifact.problems[0]
+    assert "The interface of the carrier is unstable [3]." in done.text, "the others had their own"
+
+
+def test_a_text_that_reaches_the_limit_is_told(forge: Ragforge, server: ModelServer) -> None:
+    server.always, server.reply = CUT, three_sections
+    assert "Goals: ends early: the model wrote as much as it may, 700 tokens" in made(forge).artifact.problems
+
+
+def test_what_does_not_fit_into_the_window_is_told_or_refused_before_it_costs(
+    tmp_path: Path, server: ModelServer
+) -> None:
+    how = {"model__name": "openai-compatible:x", "model__base_url": server.base_url}
+    with filled(tmp_path, **how) as forge:
+        all_of_it = max(each.estimate.input_tokens for each in plan_of(forge).sections if each.estimate)
+    with open_forge(tmp_path / "ws", model__window=all_of_it + 700 - 10, **how) as forge:
+        assert all(each.estimate and each.estimate.fits for each in plan_of(forge).sections)
+        problems = made(forge).artifact.problems
+    assert [each for each in problems if "did not fit into the prompt: source" in each and ".md" in each]
+    server.calls.clear()
+    with open_forge(tmp_path / "ws", model__window=1_000, **how) as forge, pytest.raises(TooLarge):
+        made(forge)
+    assert server.calls == []
 
 
 # -- stored and written out
 
 
 def test_it_is_kept_found_and_removed(forge: Ragforge) -> None:
-    done = made(maker(forge), forge).artifact
-    kept = MadeDocuments(forge._parts.catalog)
-    project = forge.project("p").id
-    assert [each.id for each in kept.all(forge._scope, project)] == [done.id]
-    assert kept.find(forge._scope, project, "last") == kept.find(forge._scope, project, done.id[:6])
-    found = kept.find(forge._scope, project, done.id)
-    assert (found.title, found.sections, found.problems) == (done.title, done.sections, done.problems)
-    assert [each.id for each in kept.remove(forge._scope, project, ["last", done.id])] == [done.id]
-    with pytest.raises(NotFound, match="no document"):
-        kept.find(forge._scope, project, done.id)
-
-
-def test_not_kept_on_demand_nor_when_stopped(forge: Ragforge, tmp_path: Path) -> None:
-    kept = MadeDocuments(forge._parts.catalog)
-    made(maker(forge), forge, keep=False)
-    cancel = Cancel()
-    make = maker(forge)(
-        forge._scope, forge.project("p"), MakeRequest(BLUEPRINT, out=tmp_path / "x.md"), "trace", cancel
+    done = quoted(forge).artifact
+    assert [each.id for each in forge.artifacts(project="p")] == [done.id]
+    assert forge.artifact("last", project="p") == forge.artifact(done.id[:6], project="p")
+    found = forge.artifact(done.id, project="p")
+    assert (found.title, found.sections, found.problems, found.made_at) == (
+        done.title,
+        done.sections,
+        done.problems,
+        done.made_at,
     )
-    next(make)
-    cancel.set()
+    with pytest.raises(NotFound):
+        forge.remove_artifacts([done.id, "feed"], project="p")
+    assert [each.id for each in forge.artifacts(project="p")] == [done.id], "all or none"
+    assert [each.id for each in forge.remove_artifacts(["last", done.id], project="p")] == [done.id]
+    with pytest.raises(NotFound, match="no made document"):
+        forge.artifact(done.id, project="p")
+
+
+def test_not_kept_on_demand_nor_when_stopped(forge: Ragforge, server: ModelServer, tmp_path: Path) -> None:
+    quoted(forge, keep=False)
+    cancel = Cancel()
+    told = forge.making("blueprint", project="p", out=tmp_path / "x.md", cancel=cancel)
+    for event in told:
+        if isinstance(event, SectionWritten):
+            cancel.set()
+            break
     with pytest.raises(Cancelled):
-        list(make)
-    assert kept.all(forge._scope, forge.project("p").id) == []
-    assert not (tmp_path / "x.md").exists()
+        list(told)
+    assert forge.artifacts(project="p") == []
+    assert len(server.calls) == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_a_cancel_ends_the_model_at_once(forge: Ragforge, server: ModelServer) -> None:
+    server.always = STALL
+    cancel = Cancel()
+    for event in (told := forge.making("blueprint", project="p", cancel=cancel)):
+        if isinstance(event, Progress) and event.stage == "writing":
+            break
+    threading.Timer(0.2, cancel.set).start()
+    began = time.monotonic()
+    with pytest.raises(Cancelled):
+        list(told)
+    assert time.monotonic() - began < 3 and forge.artifacts(project="p") == []
 
 
 def test_files_are_written_by_their_ending(forge: Ragforge, tmp_path: Path) -> None:
-    done = made(maker(forge), forge, out=tmp_path / "b.md")
+    done = quoted(forge, out=tmp_path / "b.md")
     assert (tmp_path / "b.md").read_text() == done.text
-    EXPORT(done.artifact, tmp_path / "b.DOCX")
+    forge.export_artifact(done.artifact, tmp_path / "b.DOCX")
     assert (tmp_path / "b.DOCX").read_bytes()[:2] == b"PK"
     assert sorted(each.name for each in tmp_path.iterdir() if each.is_file()) == ["b.DOCX", "b.md"]
 
 
 @pytest.mark.parametrize("name", ["x.pdf", "x", "no/x.md", "folder.md"])
-def test_what_cannot_be_written_is_told_before_any_work(forge: Ragforge, tmp_path: Path, name: str) -> None:
+def test_what_cannot_be_written_is_told_before_any_work(
+    forge: Ragforge, server: ModelServer, tmp_path: Path, name: str
+) -> None:
     (tmp_path / "folder.md").mkdir()
-    model = Scripted(["x [1]"])
     with pytest.raises(UserError):
-        made(maker(forge, model), forge, out=tmp_path / name)
-    assert model.asked == []
+        made(forge, out=tmp_path / name)
+    assert server.calls == [] and forge.artifacts(project="p") == []
 
 
-def test_a_file_that_fails_leaves_nothing_beside_it(forge: Ragforge, tmp_path: Path) -> None:
-    done = made(maker(forge), forge)
-    (tmp_path / "long").mkdir()
-    with pytest.raises(StoreError):
-        EXPORT(done.artifact, tmp_path / "long" / ("x" * 300 + ".md"))
-    assert list((tmp_path / "long").iterdir()) == []
+def test_a_file_that_fails_leaves_nothing_beside_it_and_the_document_is_kept(forge: Ragforge, tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as failed:
+        quoted(forge, out=tmp_path / ("x" * 300 + ".md"))
+    (kept,) = forge.artifacts(project="p")
+    assert f"ragforge make show {kept.id} --out" in failed.value.hint
+    assert list(tmp_path.iterdir()) == []
 
 
-# -- what is refused or told
+# -- what is refused
 
 
 def test_an_agent_of_another_kind_is_refused(forge: Ragforge) -> None:
+    assert agent("process-analyst", kinds()).output == "workflow"
     with pytest.raises(UserError, match="process-analyst writes workflow, not blueprint"):
-        made(maker(forge), forge, agent=agent("process-analyst", kinds()))
+        quoted(forge, agent="process-analyst")
 
 
 def test_a_brief_that_is_a_document_is_refused(forge: Ragforge) -> None:
     with pytest.raises(UserError, match="characters"):
-        made(maker(forge), forge, brief="x" * 20_001)
+        quoted(forge, brief="x" * 20_001)
 
 
-def test_what_was_missing_is_told(forge: Ragforge) -> None:
-    usual = maker(forge)
-
-    def search(question: str) -> Retrieved:
-        return replace(usual.search(question), degraded=(Degraded("vectors", "the index is lost"),))
-
-    assert made(replace(usual, search=search), forge).artifact.problems == ("vectors: the index is lost",)
-
-
-def test_weak_evidence_and_no_heading_leave_a_section_open(forge: Ragforge) -> None:
-    weak = replace(maker(forge), evidence=lambda found: Evidence(0.49, 0.25))
-    strong = replace(maker(forge), evidence=lambda found: Evidence(0.5, 0.25))
-    written = [s.heading for s in made(weak, forge).artifact.sections if not s.open]
-    assert written == ["Goals", "Architecture", "Risks"], "by their headings alone"
-    assert len(made(strong, forge).artifact.sources) >= 3
-    unsure = replace(maker(forge, Scripted(["x [1]"])), evidence=lambda found: Evidence(0.6, 0.9))
-    assert [s.heading for s in made(unsure, forge).artifact.sections if not s.open] == written
-
-
-def test_whatever_a_model_says_only_sources_are_cited_and_the_outline_holds(forge: Ragforge) -> None:
-    goals = replace(BLUEPRINT, parts=(replace(BLUEPRINT.parts[1], level=1),))
+def test_whatever_a_model_says_only_sources_are_cited_and_the_outline_holds(
+    forge: Ragforge, server: ModelServer
+) -> None:
+    (forge.workspace / "outlines").mkdir(exist_ok=True)
+    (forge.workspace / "outlines" / "memo.md").write_text("# Goals\n- What are the goals?\n")
+    goals = outline("memo", forge.workspace / "outlines")
     lines = (
         *("# Goals", "## Prices", "Halve the calls [1].", "- Reach 4.2 of 5 [1]", "\nMade up.\n", "False [9].", "[1]"),
         *("\u200b# Hidden", "&#35; Entity", "===", "| a | b [1] |", "|---|---|", "![x](http://evil.example/[1])", ""),
-        *("[chunk: nope]", "[1-3]", "<h1>Tag [1]</h1>", "> # quoted [1]", "[link](http://evil.example) [1]", NOTHING),
+        *("[chunk: nope]", "[1-3]", "<h1>Tag [1]</h1>", "> # quoted [1]", "[link](http://evil.example) [1]", SENTINEL),
     )
 
-    @settings(max_examples=count(12, 400), deadline=None)
+    @settings(max_examples=count(25, 400), deadline=None)
     @given(st.lists(st.sampled_from(lines), max_size=10).map("\n".join))
     def holds(said: str) -> None:
-        done = made(maker(forge, Scripted([said])), forge, outline=goals, keep=False)
+        server.reply = said or " "
+        done = made(forge, kind="memo", keep=False)
         (section,) = done.artifact.sections
         assert differences(goals, done.text) == []
         assert "evil.example" not in done.text and "Made up" not in done.text

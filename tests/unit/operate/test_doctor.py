@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from ragforge.domain.access import Clearance
+from ragforge.domain.generation import ModelCard
+from ragforge.domain.models import LanguageModels, LanguageModelState
 from ragforge.operate import access
-from ragforge.operate.doctor import examine
+from ragforge.operate.doctor import answering, examine
 from tests.forge import open_forge
 
 
@@ -43,3 +45,17 @@ def test_doctor_looks_at_the_whole_installation(tmp_path: Path) -> None:
 def test_the_owner_reaches_everything() -> None:
     scope = access.owner()
     assert scope.reaches("any project") and scope.clearance is Clearance.RESTRICTED
+
+
+def test_doctor_tells_who_writes_answers_and_what_is_missing() -> None:
+    ready = LanguageModelState(ModelCard("openai:a", 1000), ("answers", "cheap"), "OPENAI_API_KEY", True)
+    broken = LanguageModelState(ModelCard("ollama:b", None), ("premium",), "", False, "it is away", "ollama serve")
+    spare = LanguageModelState(ModelCard("ollama:c", None), (), "", False, "nobody cares")
+    findings = {each.subject: each for each in answering(LanguageModels((ready, broken, spare), "http://here", 1))}
+    assert set(findings) == {"language model openai:a", "language model ollama:b", "Ollama"}
+    assert findings["language model openai:a"].detail == "for answers, cheap; OPENAI_API_KEY is set"
+    assert not findings["language model ollama:b"].ok and findings["language model ollama:b"].hint == "ollama serve"
+    assert findings["Ollama"].detail == "answers with 1 model at http://here"
+    alone = list(answering(LanguageModels((spare,), "http://here", None)))
+    assert [each.subject for each in alone] == ["language model", "Ollama"] and all(each.ok for each in alone)
+    assert alone[1].detail == "does not answer at http://here"

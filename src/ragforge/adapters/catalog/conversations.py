@@ -229,7 +229,7 @@ class SqlConversations:
         own = self._own(scope, project).where(t.conversations.c.id == conversation)
         row = self._session.execute(own).one_or_none()
         if row is None:
-            raise NotFound(f"no conversation {conversation!r}", hint="ragforge chat ls shows yours")
+            raise NotFound(f"no conversation {conversation!r}", hint="ragforge conversation ls shows yours")
         return row
 
     def _locked(self, scope: Scope, project: str, conversation: str) -> int:

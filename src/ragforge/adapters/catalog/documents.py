@@ -14,6 +14,7 @@ from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.artifacts import forget_in_artifacts
 from ragforge.adapters.catalog.conversations import forget_in_turns
 from ragforge.adapters.catalog.embeddings import count_known, section_of_chunk, text_of_chunk
+from ragforge.adapters.catalog.evaluations import forget_in_evaluations
 from ragforge.adapters.catalog.projects import SqlProjects, sweep_versions
 from ragforge.adapters.catalog.publishing import (
     Publisher,
@@ -30,6 +31,7 @@ from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.documents import Mark, Parsed, Reason, Split, TextKind
 from ragforge.domain.library import (
     Chunk,
+    ChunkPlace,
     Document,
     Generation,
     KnownSource,
@@ -134,6 +136,7 @@ class SqlDocuments:
         self._session.execute(sa.delete(t.documents).where(t.documents.c.ord == key))
         forget_in_turns(self._session, row.ord, [document])
         forget_in_artifacts(self._session, row.ord, [document])
+        forget_in_evaluations(self._session, row.ord, [document])
         log_changes(self._session, row.ord, removed, [])
         vectors = drop_unused_vectors(self._session, row.ord, [text_hash for *_, text_hash in removed])
         return Removed(tuple(v.blob for v in versions if v.blob), len(removed), vectors)
@@ -270,6 +273,21 @@ class SqlDocuments:
             )
             for r in self._session.execute(statement)
         ]
+
+    def places(self, scope: Scope, project: str, chunks: Collection[str]) -> dict[str, ChunkPlace]:
+        """Where chunks stand, by their ids; those that are gone, replaced or above the scope are left out."""
+        row = self._session.project(scope, project)
+        live = SqlProjects(self._session).live(scope, project)
+        found: dict[str, ChunkPlace] = {}
+        for batch in batches(sorted(set(chunks))):
+            statement = (
+                sa.select(t.chunks, t.documents.c.id.label("document_id"), t.documents.c.name)
+                .join(t.documents, t.documents.c.live == t.chunks.c.version)
+                .where(t.chunks.c.project == row.ord, t.chunks.c.generation == live.chunks)
+                .where(t.chunks.c.id.in_(batch), cleared(scope))
+            )
+            found |= {r.id: ChunkPlace(r.document_id, r.name, locator(r)) for r in self._session.execute(statement)}
+        return found
 
     def text(self, scope: Scope, project: str, document: str) -> str:
         """The live version's whole text."""

@@ -1,19 +1,34 @@
-"""Question sets and the runs over them. A run keeps ids of documents and chunks, and nothing of their text."""
+"""Question sets and the runs over them. A run keeps ids of what was found; of an answer the text, until a document that
+has words in it is removed."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence, Set
+from dataclasses import asdict, replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
-from ragforge.adapters.catalog.unit import Session, batches, cleared, milliseconds, moment
+from ragforge.adapters.catalog.unit import Session, batches, cleared, milliseconds, moment, storable
 from ragforge.domain.access import Clearance, Scope
-from ragforge.domain.evaluation import FoundPassage, Question, QuestionResult, QuestionSet, Run, Wanted, set_digest
+from ragforge.domain.conversation import FORGOTTEN_ANSWER
+from ragforge.domain.evaluation import (
+    AnswerKind,
+    AnswerResult,
+    CitedPassage,
+    FoundPassage,
+    Judgement,
+    Question,
+    QuestionResult,
+    QuestionSet,
+    Run,
+    Wanted,
+    set_digest,
+)
 from ragforge.errors import NotFound
 
 
@@ -85,10 +100,23 @@ class SqlEvaluations:
     # -- runs
 
     def add_run(self, scope: Scope, project: str, run: Run, results: Sequence[QuestionResult]) -> None:
+        """Store it whole. An answer with words of a document that was removed meanwhile is stored without its text."""
         session, row = self._session, self._session.project(scope, project)
+        session.lock(row.ord)
+        read = {document for result in results if result.answer for document in result.answer.documents}
+        known = session.still_there(row.ord, read)
+        kept = [_without(result, read - known) for result in results]
         (key,) = session.keys(t.evaluation_runs, 1)
         session.insert(t.evaluation_runs, [_run_row(key, row.ord, run)])
-        session.insert(t.evaluation_results, [_result_row(key, place, r) for place, r in enumerate(results)])
+        session.insert(t.evaluation_results, [_result_row(key, place, r) for place, r in enumerate(kept)])
+        session.insert(
+            t.evaluation_documents,
+            [
+                {"run": key, "position": place, "document": document}
+                for place, result in enumerate(kept)
+                for document in sorted(set(result.answer.documents if result.answer else ()))
+            ],
+        )
 
     def runs(self, scope: Scope, project: str) -> list[Run]:
         """All runs, newest first."""
@@ -109,15 +137,29 @@ class SqlEvaluations:
             .where(t.evaluation_runs.c.project == row.ord, t.evaluation_runs.c.id == run)
             .order_by(t.evaluation_results.c.position)
         )
-        results = [_result(each) for each in self._session.execute(statement)]
-        found = {passage.document for result in results for passage in result.found}
+        read = self._read(row.ord, run)
+        results = [_result(each, read[each.position]) for each in self._session.execute(statement)]
+        found = {passage.document for result in results for passage in _passages(result)}
         wanted = {item.found_as for result in results for item in result.wanted if item.found_as is not None}
-        names = self._names(scope, row.ord, found | wanted)
-        results = [replace(result, found=_named_now(result.found, names)) for result in results]
+        names = self._names(scope, row.ord, found.union(wanted, *read.values()))
+        results = [_named_now(result, names) for result in results]
         if scope.clearance == max(Clearance):
             return results
         known = names.keys() | self._chunks(scope, row.ord, wanted - names.keys())
         return [_seen(result, known) for result in results]
+
+    def _read(self, project: int, run: str) -> dict[int, list[str]]:
+        """The documents that have words in an answer, by the question's position."""
+        statement = (
+            sa.select(t.evaluation_documents.c.position, t.evaluation_documents.c.document)
+            .join(t.evaluation_runs, t.evaluation_runs.c.ord == t.evaluation_documents.c.run)
+            .where(t.evaluation_runs.c.project == project, t.evaluation_runs.c.id == run)
+            .order_by(t.evaluation_documents.c.position, t.evaluation_documents.c.document)
+        )
+        documents: dict[int, list[str]] = defaultdict(list)
+        for row in self._session.execute(statement):
+            documents[row.position].append(row.document)
+        return documents
 
     def _names(self, scope: Scope, project: int, documents: set[str]) -> dict[str, str]:
         """Names of those that are still there and that the scope may know of."""
@@ -141,6 +183,42 @@ class SqlEvaluations:
             )
             chunks |= set(self._session.execute(statement).scalars())
         return chunks
+
+
+def forget_in_evaluations(session: Session, project: int, documents: Sequence[str]) -> int:
+    """Of answers with words of the documents, keep the figures only. Returns how many there were."""
+    forgotten = 0
+    read, results = t.evaluation_documents.c, t.evaluation_results.c
+    for some in batches(documents):
+        answers = (
+            sa.select(results.run, results.position, results.answer)
+            .join(t.evaluation_runs, t.evaluation_runs.c.ord == results.run)
+            .where(t.evaluation_runs.c.project == project)
+            .where(
+                sa.exists().where(read.run == results.run, read.position == results.position, read.document.in_(some))
+            )
+        )
+        for row in session.execute(answers).all():
+            kept = _answer_text(_forgotten(_answer(row.answer, ())))
+            at = (results.run == row.run, results.position == row.position)
+            session.execute(sa.update(t.evaluation_results).where(*at).values(answer=kept))
+            its = (read.run == row.run, read.position == row.position)
+            session.execute(sa.delete(t.evaluation_documents).where(*its))
+            forgotten += 1
+    return forgotten
+
+
+def _without(result: QuestionResult, gone: Collection[str]) -> QuestionResult:
+    """The result; without its answer's text if that has words of one of these documents."""
+    answer = result.answer
+    if answer is None or not any(document in gone for document in answer.documents):
+        return result
+    return replace(result, answer=_forgotten(answer))
+
+
+def _forgotten(answer: AnswerResult) -> AnswerResult:
+    judgement = None if answer.judgement is None else replace(answer.judgement, reasons={})
+    return replace(answer, text=FORGOTTEN_ANSWER, documents=(), judgement=judgement)
 
 
 def _named(project: int, name: str) -> sa.Select[Any]:
@@ -203,6 +281,7 @@ def _run_row(key: int, project: int, run: Run) -> dict[str, Any]:
         "degraded": run.degraded,
         "milliseconds": run.milliseconds,
         "metrics": json.dumps(dict(run.metrics)),
+        "answers": json.dumps(dict(run.answers)) if run.answers else None,
     }
 
 
@@ -223,6 +302,7 @@ def _run(row: Row[Any], project: str) -> Run:
         degraded=row.degraded,
         milliseconds=row.milliseconds,
         metrics=json.loads(row.metrics),
+        answers=json.loads(row.answers or "{}"),
     )
 
 
@@ -237,10 +317,34 @@ def _result_row(key: int, position: int, result: QuestionResult) -> dict[str, An
         "metrics": json.dumps(dict(result.metrics)),
         "milliseconds": result.milliseconds,
         "degraded": json.dumps(result.degraded),
+        "answer": None if result.answer is None else _answer_text(result.answer),
     }
 
 
-def _result(row: Row[Any]) -> QuestionResult:
+def _answer_text(answer: AnswerResult) -> str:
+    """As JSON. The documents have a table of their own, and names are looked up when it is read."""
+    facts = {name: value for name, value in asdict(answer).items() if name != "documents"}
+    facts["cited"] = [[passage.chunk, passage.document, passage.proved] for passage in answer.cited]
+    return storable(json.dumps(facts, ensure_ascii=False))
+
+
+def _answer(stored: str, documents: Sequence[str]) -> AnswerResult:
+    facts = json.loads(stored)
+    judgement = facts["judgement"]
+    return AnswerResult(
+        **facts
+        | {
+            "kind": AnswerKind(facts["kind"]),
+            "expected": tuple(facts["expected"]),
+            "cited": tuple(CitedPassage(*passage) for passage in facts["cited"]),
+            "documents": tuple(documents),
+            "degraded": tuple(facts["degraded"]),
+            "judgement": None if judgement is None else Judgement(**judgement),
+        }
+    )
+
+
+def _result(row: Row[Any], read: Sequence[str]) -> QuestionResult:
     return QuestionResult(
         question=row.question,
         text=row.text,
@@ -249,11 +353,29 @@ def _result(row: Row[Any]) -> QuestionResult:
         metrics=json.loads(row.metrics),
         milliseconds=row.milliseconds,
         degraded=tuple(json.loads(row.degraded)),
+        answer=None if row.answer is None else _answer(row.answer, read),
     )
 
 
-def _named_now(found: Sequence[FoundPassage], names: Mapping[str, str]) -> tuple[FoundPassage, ...]:
-    return tuple(replace(passage, name=names.get(passage.document, "")) for passage in found)
+def _passages(result: QuestionResult) -> Sequence[FoundPassage | CitedPassage]:
+    return (*result.found, *(result.answer.cited if result.answer else ()))
+
+
+def _named_now(result: QuestionResult, names: Mapping[str, str]) -> QuestionResult:
+    answer = result.answer
+    if answer is not None:
+        cited = tuple(replace(passage, name=names.get(passage.document, "")) for passage in answer.cited)
+        answer = replace(answer, cited=cited)
+    found = tuple(replace(passage, name=names.get(passage.document, "")) for passage in result.found)
+    return replace(result, found=found, wanted=_called_now(result.wanted, names), answer=answer)
+
+
+def _called_now(wanted: Sequence[Wanted], names: Mapping[str, str]) -> tuple[Wanted, ...]:
+    """What was asked for by its id, which tells a reader nothing, by its name."""
+    return tuple(
+        replace(item, name=names[item.name]) if item.name == item.found_as and item.name in names else item
+        for item in wanted
+    )
 
 
 def _seen(result: QuestionResult, known: Set[str]) -> QuestionResult:
@@ -262,4 +384,13 @@ def _seen(result: QuestionResult, known: Set[str]) -> QuestionResult:
         result,
         wanted=tuple(item if item.found_as in known else Wanted("", item.grade, None) for item in result.wanted),
         found=tuple(each if each.document in known else FoundPassage("", "", 0.0) for each in result.found),
+        answer=None if result.answer is None else _seen_answer(result, result.answer, known),
     )
+
+
+def _seen_answer(result: QuestionResult, answer: AnswerResult, known: Set[str]) -> AnswerResult:
+    """Its figures; words, also those that were expected, only if all documents they can come from are open."""
+    cited = tuple(each if each.document in known else CitedPassage("", "", each.proved) for each in answer.cited)
+    if {*answer.documents, *(item.found_as for item in result.wanted)} <= known:
+        return replace(answer, cited=cited)
+    return replace(_forgotten(answer), text="", unjudged="", expected=(), cited=cited)

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.artifacts import forget_in_artifacts
 from ragforge.adapters.catalog.conversations import forget_in_turns
+from ragforge.adapters.catalog.evaluations import forget_in_evaluations
 from ragforge.adapters.catalog.unit import Session, batches, by_any_model, locator_columns
 from ragforge.domain.documents import Parsed, Reason, Split, chunk_id, version_id
 from ragforge.domain.library import Generation, Labels, Op, Outcome, Publication, Published, Status
@@ -337,6 +338,7 @@ class Publisher:
             gone = [self._documents[key].id for key in rows.gone_documents]
             forget_in_turns(session, self._project, gone)
             forget_in_artifacts(session, self._project, gone)
+            forget_in_evaluations(session, self._project, gone)
         name_by_source(session, self._left)
         log_changes(session, self._project, removed, rows.puts)
         log_labels(session, self._project, {*(row["b_ord"] for row in updates), *self._left})

@@ -25,6 +25,7 @@ _DAY = 86_400_000
 _GROUPS: dict[str, sa.ColumnElement[Any]] = {
     "model": t.query_log.c.model,
     "profile": t.query_log.c.profile,
+    "agent": t.query_log.c.agent,
     "day": t.query_log.c.asked_at // sa.literal_column(str(_DAY), sa.BigInteger),
 }
 
@@ -47,10 +48,14 @@ class SqlQueryLog:
         link = {"conversation": session.execute(conversation).scalar_one_or_none()}
         session.insert_new(t.query_log, [place | link | _row(entry)])
 
-    def all(self, scope: Scope, project: str, limit: int, since: datetime | None = None) -> list[LogEntry]:
-        """The newest entries, newest first."""
-        newest_first = self._seen(scope, project, since).order_by(
-            t.query_log.c.asked_at.desc(), t.query_log.c.ord.desc()
+    def all(
+        self, scope: Scope, project: str, limit: int, since: datetime | None = None, begins: str = ""
+    ) -> list[LogEntry]:
+        """The newest entries, newest first; `begins` is how their ids begin."""
+        newest_first = (
+            self._seen(scope, project, since)
+            .where(t.query_log.c.id.startswith(begins, autoescape=True))
+            .order_by(t.query_log.c.asked_at.desc(), t.query_log.c.ord.desc())
         )
         return [_entry(row) for row in self._session.execute(newest_first.limit(limit))]
 
@@ -73,12 +78,13 @@ class SqlQueryLog:
         )
 
     def spent(self, scope: Scope, project: str, by: str, since: datetime | None = None) -> list[Spent]:
-        """Sums by `model`, `profile` or `day` (in UTC), in the order of their names."""
+        """Sums by `model`, `profile`, `agent` or `day` (in UTC), in the order of their names."""
         row = self._session.project(scope, project)
         group = _GROUPS.get(by)
         if group is None:
             raise UserError(f"cannot sum by {by!r}", hint=f"choose one of {', '.join(_GROUPS)}")
         log = t.query_log.c
+        unpriced = sa.and_(log.cost.is_(None), log.input_tokens + log.output_tokens > 0)
         sums = (
             sa.select(
                 group.label("name"),
@@ -86,6 +92,7 @@ class SqlQueryLog:
                 sa.func.sum(log.input_tokens).label("input_tokens"),
                 sa.func.sum(log.output_tokens).label("output_tokens"),
                 sa.func.sum(log.cost).label("cost"),
+                sa.func.sum(sa.case((unpriced, 1), else_=0)).label("unpriced"),
             )
             .where(log.project == row.ord, *_from(since))
             .group_by(group)
@@ -97,6 +104,7 @@ class SqlQueryLog:
                 int(each.input_tokens),
                 int(each.output_tokens),
                 _dollars(each.cost),
+                int(each.unpriced),
             )
             for each in self._session.execute(sums)
         ]
@@ -144,6 +152,7 @@ def _row(entry: LogEntry) -> dict[str, Any]:
         "agent": entry.agent,
         "k": entry.k,
         "chunks": json.dumps(entry.chunks),
+        "cited": json.dumps(entry.cited),
         "model": entry.model,
         "profile": entry.profile,
         "retrieval_ms": entry.retrieval_ms,
@@ -168,6 +177,7 @@ def _entry(row: Row[Any]) -> LogEntry:
         conversation=row.in_conversation or "",
         k=row.k,
         chunks=tuple((chunk, score) for chunk, score in json.loads(row.chunks)),
+        cited=tuple(json.loads(row.cited)),
         model=row.model,
         profile=row.profile,
         retrieval_ms=row.retrieval_ms,

@@ -4,7 +4,8 @@ projects ─ generations (splitter and model; one is live, one may be building)
     └─ documents ─ sources (paths)
            └─ versions (bytes, how they were parsed, or why not) ─ sections (parents) ─ chunks (leaves)
 embeddings (by project, model and text hash)     changes (what the indexes follow)     jobs
-question_sets ─ questions (with the documents they want)     evaluation_runs ─ evaluation_results (one per question)
+question_sets ─ questions (with the documents they want)
+evaluation_runs ─ evaluation_results (one per question), evaluation_documents (those that an answer has words of)
 conversations ─ turns (with the documents they cite), rollups, memory_vectors     query_log
 project_texts (in versions)     artifacts (with the documents they are made from)
 """
@@ -301,6 +302,7 @@ evaluation_runs = Table(
     Column("degraded", Integer, nullable=False),
     Column("milliseconds", Float, nullable=False),
     Column("metrics", Text, nullable=False),
+    Column("answers", Text),  # empty if it only searched
 )
 
 evaluation_results = Table(
@@ -315,6 +317,15 @@ evaluation_results = Table(
     Column("metrics", Text, nullable=False),
     Column("milliseconds", Float, nullable=False),
     Column("degraded", Text, nullable=False),
+    Column("answer", Text),
+)
+
+evaluation_documents = Table(
+    "evaluation_documents",
+    metadata,
+    Column("run", Key, ForeignKey("evaluation_runs.ord", ondelete="CASCADE"), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("document", Text, primary_key=True, index=True),  # its id
 )
 
 conversations = Table(
@@ -413,6 +424,7 @@ query_log = Table(
     _points_to("conversations", "conversation"),
     Column("k", Integer, nullable=False),
     Column("chunks", Text, nullable=False),
+    Column("cited", Text, nullable=False, server_default="[]"),  # ids of documents
     Column("model", Text, nullable=False),
     Column("profile", Text, nullable=False),
     Column("retrieval_ms", Float, nullable=False),

@@ -32,13 +32,14 @@ _NUMBERED_FROM = 2
 """Lists with this number and higher ones count; the first has bullets."""
 
 
-def docx(artifact: Artifact) -> bytes:
-    """The bytes of a .docx file."""
+def docx(artifact: Artifact, remark: str = "") -> bytes:
+    """The bytes of a .docx file; `remark` stands below the title, as Markdown."""
     body = _Body({source.number for source in artifact.sources})
     body.paragraph("Title", _run(artifact.title))
+    body.markdown(remark)
     for section in artifact.sections:
         body.paragraph(f"Heading{section.level}", _run(section.heading))
-        body.markdown(section.text)
+        body.markdown(section.shown)
     if artifact.sources:
         body.paragraph("Heading2", _run("Sources"))
     for source in artifact.sources:

@@ -7,10 +7,8 @@ from math import ceil
 
 from ragforge.adapters.embedders.wordllama import shared_tokenizer
 from ragforge.adapters.models.names import COMPATIBLE, OLLAMA
-from ragforge.domain.generation import Message
+from ragforge.domain.generation import AROUND, Message
 
-_MARKS = 8
-"""Tokens around a message that say who speaks, at most."""
 _GENEROUS = {"anthropic": 1.35}
 """Providers whose tokens are shorter than those of a Llama vocabulary."""
 _FOREIGN = {OLLAMA: 0.75, COMPATIBLE: 0.75}
@@ -28,4 +26,4 @@ def count(text: str, provider: str) -> int:
 
 def count_messages(messages: Sequence[Message], provider: str) -> int:
     """Tokens of a whole prompt, with the marks between its messages."""
-    return sum(count(message.text, provider) + _MARKS for message in messages) + _MARKS
+    return sum(count(message.text, provider) + AROUND for message in messages) + AROUND

@@ -15,9 +15,15 @@ _DEFAULT_WINDOW = 4096
 _MOST_BYTES = 8_000_000
 
 
-def models(url: str, timeout: float = 1.0) -> list[str]:
-    """The names of its models; none if it does not run."""
-    return sorted(str(each["name"]) for each in _ask(url, "/api/tags", timeout).get("models", []) if "name" in each)
+def models(url: str, timeout: float = 1.0) -> list[str] | None:
+    """The names of its models; None if it does not run."""
+    told = _ask(url, "/api/tags", timeout).get("models")
+    return None if told is None else sorted(str(each["name"]) for each in told if "name" in each)
+
+
+def listed(url: str, timeout: float = 1.0) -> list[str]:
+    """The models of any server that speaks OpenAI's protocol and tells them without a key."""
+    return sorted(str(each["id"]) for each in _ask(url, "/v1/models", timeout).get("data") or [] if "id" in each)
 
 
 def window(url: str, model: str, environment: Mapping[str, str], timeout: float = 2.0) -> int | None:

@@ -12,8 +12,8 @@ import os
 import random
 import re
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,12 +22,13 @@ from ragforge.adapters import background
 from ragforge.adapters.models import counting, ollama
 from ragforge.adapters.models.breaker import Breaker, Resting, Unfinished
 from ragforge.adapters.models.names import COMPATIBLE, OLLAMA, address, is_local, nearest, parse_name
-from ragforge.adapters.models.prices import cost, listed
+from ragforge.adapters.models.prices import cost
 from ragforge.adapters.models.shapes import Form, Misfit, form_of
+from ragforge.adapters.models.states import card_of
 from ragforge.adapters.models.troubles import Troubles, UnknownModel
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.generation import Message, ModelCard, Role, Sampling, Usage
-from ragforge.errors import MissingExtra, ProviderError, RateLimited, TooLarge, UserError
+from ragforge.errors import MissingExtra, ProviderError, RateLimited, TooLarge, UserError, WrongShape
 from ragforge.once import once
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ class Patience:
 class _Ended:
     """What a model says after its last word."""
 
-    usage: RequestUsage
-    reason: str | None
+    usage: RequestUsage | None = None
+    reason: str | None = None
 
 
 class ServedModel:
@@ -84,14 +85,18 @@ class ServedModel:
         patience: Patience | None = None,
         breaker: Breaker | None = None,
         environment: Mapping[str, str] = os.environ,
+        called: Callable[[], None] = lambda: None,
     ) -> None:
+        """`called` is told of every request that is sent."""
         self._name = parse_name(name)
         self._url = address(self._name, base_url, environment)
         self._proxy, self._given_window, self._environment = proxy, window, environment
-        self._patience = patience or Patience()
+        self._patience, self._called = patience or Patience(), called
         self._breaker = breaker or Breaker(name)
         key_name = key_name or self._name.key_name
         if self._name.needs_key and not key:
+            with suppress(ImportError):
+                _provider_class(self._name.provider)  # a name with a slip needs no key
             raise UserError(
                 f"{name} needs a key", hint=f"set {key_name}, or leave model.name empty: answers then quote"
             )
@@ -100,11 +105,7 @@ class ServedModel:
     @once
     def card(self) -> ModelCard:
         """Name, window and prices: by settings, else by the price list, else by what Ollama tells."""
-        entry = listed(self._name, self._url)
-        window = self._given_window or entry.window
-        if window is None and self._name.provider == OLLAMA:
-            window = ollama.window(self._url, self._name.model, self._environment)
-        return ModelCard(str(self._name), window, entry.input_price, entry.output_price)
+        return card_of(self._name, self._url, self._given_window, self._environment)
 
     def count(self, text: str) -> int:
         """Tokens of a text; an estimate that is not too low."""
@@ -122,7 +123,8 @@ class ServedModel:
     ) -> Iterator[str | Usage]:
         """Pieces of text as they come and, last of all, the usage."""
         self._check_size(messages, sampling)
-        cancel.check()
+        with self._in_time(cancel, ()):
+            cancel.check()
         sent, settings, began = _sent(messages), self._settings(sampling, request), time.monotonic()
         for calls in range(1, _TRIES + 1):
             written: list[str] = []
@@ -137,6 +139,8 @@ class ServedModel:
                             self._check_length(written, sampling)
                             yield piece
             except ProviderError as problem:
+                if written:
+                    problem.usage = self._usage(_Ended(), messages, "".join(written), calls, began)
                 if written or calls == _TRIES or not self._again(problem, cancel):
                     raise
                 continue
@@ -148,6 +152,7 @@ class ServedModel:
     ) -> AsyncGenerator[str | _Ended, None]:
         from pydantic_ai.models import ModelRequestParameters
 
+        self._called()
         with self._troubles.explained():
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self._patience.idle_seconds):
@@ -186,7 +191,8 @@ class ServedModel:
     ) -> tuple[Shaped, Usage]:
         """An answer in the shape of a dataclass, checked; one more try if it does not fit."""
         self._check_size(messages, sampling)
-        cancel.check()
+        with self._in_time(cancel, ()):
+            cancel.check()
         sent, settings, began = _sent(messages), self._settings(sampling, request), time.monotonic()
         form, usage = form_of(shape), Usage()
         for calls in range(1, _TRIES + 1):
@@ -194,6 +200,7 @@ class ServedModel:
                 with self._breaker.watch(), self._in_time(cancel, ()):
                     response = background.run(self._response(sent, settings, form), cancel)
             except ProviderError as problem:
+                problem.usage = usage
                 if calls == _TRIES or not self._again(problem, cancel):
                     raise
                 continue
@@ -204,16 +211,17 @@ class ServedModel:
                 return form.read(said), usage
             except Misfit as problem:
                 if calls == _TRIES:
-                    raise ProviderError(
-                        f"{self._name} did not answer in the shape asked for ({problem})",
-                        hint="choose a stronger model",
-                    ) from None
+                    wrong = f"{self._name} did not answer in the shape asked for ({problem})"
+                    misfit = WrongShape(wrong, hint="choose a stronger model")
+                    misfit.usage = usage
+                    raise misfit from None
                 sent = [*sent, *form.feedback(said, str(problem))]
         raise AssertionError("every try returns or raises")
 
     async def _response(
         self, messages: list[ModelMessage], settings: ModelSettings, form: Form[Shaped]
     ) -> ModelResponse:
+        self._called()
         with self._troubles.explained():
             native = bool(self._model.profile.get("supports_json_schema_output"))
             async with asyncio.timeout(self._patience.idle_seconds):
@@ -234,10 +242,14 @@ class ServedModel:
                 raise
             if written:
                 raise Unfinished(
-                    f"{self._name} was still writing when the time ended", hint="allow more time", retryable=True
+                    f"{self._name} was still writing when the time ended",
+                    hint="raise model.timeout_seconds, or choose a faster model",
+                    retryable=True,
                 ) from None
             raise ProviderError(
-                f"{self._name} did not answer in the time given", hint="allow more time", retryable=True
+                f"{self._name} did not answer in the time given",
+                hint="raise model.timeout_seconds, or choose a faster model",
+                retryable=True,
             ) from None
         except UnknownModel as problem:
             raise ProviderError(problem.message, hint=self._unknown_hint()) from None
@@ -285,8 +297,9 @@ class ServedModel:
     def _usage(self, ended: _Ended, messages: Sequence[Message], text: str, calls: int, began: float) -> Usage:
         """As the provider counted, or by our own estimate where it did not."""
         provider = self._name.provider
-        into = ended.usage.input_tokens or counting.count_messages(messages, provider)
-        out = ended.usage.output_tokens or counting.count(text, provider)
+        told = ended.usage
+        into = (told and told.input_tokens) or counting.count_messages(messages, provider)
+        out = (told and told.output_tokens) or counting.count(text, provider)
         return Usage(
             into, out, calls, cost(self.card, into, out), time.monotonic() - began, cut=ended.reason == "length"
         )
@@ -343,15 +356,7 @@ class ServedModel:
         return merge_profile(provider.model_profile(self._name.model), wishes)
 
     def _other_provider(self, provider: str) -> Provider[Any]:
-        from pydantic_ai.providers import infer_provider_class
-
-        try:
-            kind = infer_provider_class(provider)
-        except ValueError:
-            raise UserError(
-                f"no provider is called {provider!r}",
-                hint="use openai, anthropic, ollama, or openai-compatible with model.base_url",
-            ) from None
+        kind = _provider_class(provider)
         given = {"api_key": self._troubles.key, "base_url": self._url}
         return kind(**{name: given[name] for name in signature(kind).parameters if given.get(name)})
 
@@ -364,11 +369,25 @@ class ServedModel:
 
     def _known_models(self) -> list[str]:
         if self._name.provider == OLLAMA:
-            return ollama.models(self._url)
+            return ollama.models(self._url) or []
+        if self._name.provider == COMPATIBLE:
+            return ollama.listed(self._url)
         from pydantic_ai.models import known_model_names
 
         start = f"{self._name.provider}:"
         return [name.removeprefix(start) for name in known_model_names() if name.startswith(start)]
+
+
+def _provider_class(provider: str) -> type[Provider[Any]]:
+    from pydantic_ai.providers import infer_provider_class
+
+    try:
+        return infer_provider_class(provider)
+    except ValueError:
+        raise UserError(
+            f"no provider is called {provider!r}",
+            hint="use openai, anthropic, ollama, or openai-compatible with model.base_url",
+        ) from None
 
 
 def _sent(messages: Sequence[Message]) -> list[ModelMessage]:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from ragforge.settings import Settings
 
 DEFAULT_PROJECT = "default"
-_OF_PROJECT = "add|sync|watch|ls|show|rm|on|off|label|search|explain|eval [a-z]+|rebuild|reindex|check"
+_OF_PROJECT = (
+    "add|sync|watch|ls|show|rm|on|off|label|search|explain|ask|prompt|chat|make [a-z-]+|log [a-z]+|feedback"
+    "|conversation [a-z]+|project rules|project memory|eval [a-z]+|rebuild|reindex|check"
+)
 _STEP = re.compile(
     rf"\bragforge (?:(?P<project>{_OF_PROJECT})|project [a-z]+|init|doctor|config show)\b(?! -p| --project)"
 )
@@ -86,6 +89,9 @@ class Common:
             yield forge
             for notice in forge.notices:
                 self.say(f"Note: {one_line(notice)}")
+            if self.debug:
+                counted = (f"{what.replace('_', ' ')} {number:,}" for what, number in forge.counters().items())
+                say(f"Counted: {', '.join(counted)}")
 
     def project_in(self, forge: Ragforge) -> str:
         """The project's name. That the usual one was not begun is no mistake: there is just nothing in it."""
@@ -154,7 +160,7 @@ def _options(*, project: bool, hide_rare: bool) -> list[inspect.Parameter]:
         "--config", metavar="FILE", parser=path_of, help="Read this TOML file after ragforge.toml", hidden=hide_rare
     )
     given = option("--set", metavar="KEY=VALUE", help="Change one setting, as limits.file_bytes=5MB", hidden=hide_rare)
-    debug = option("--debug", help="Show the traceback of an unexpected error", hidden=hide_rare)
+    debug = option("--debug", help="Show the traceback of an unexpected error, and what was counted", hidden=hide_rare)
     return [
         _option("workspace", Annotated[Path | None, workspace]),
         *([_option("project", Annotated[str | None, name])] if project else []),

@@ -1,20 +1,22 @@
-"""`explain`: how a question found its passages, and what other settings would have found."""
+"""`explain`: the way of a question to its answer, and what other settings would have found."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragforge.domain.retrieval import ContextBlock, Passage, Retrieved, Stage, Trace, Tuning, Verdict
+from ragforge.domain.answers import Account, Prompted
+from ragforge.domain.prompts import Injection
+from ragforge.domain.retrieval import ContextBlock, Filters, Passage, Retrieved, Stage, Trace, Tuning, Verdict
 from ragforge.errors import UserError
+from ragforge.interfaces.cli.answer_fields import prompt_fields
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.output import (
     Column,
     count,
-    cut,
     one_line,
     paint,
     plain,
@@ -28,7 +30,6 @@ from ragforge.interfaces.cli.passages import (
     block_fields,
     files_of,
     passage_fields,
-    place,
     remark,
     retrieved_fields,
     warn,
@@ -45,10 +46,30 @@ from ragforge.interfaces.cli.search import (
     filters_of,
 )
 from ragforge.interfaces.cli.tuning import Tune, tuning_options
+from ragforge.interfaces.cli.why import (
+    INDENT,
+    LEAST_TITLE,
+    evidence_text,
+    print_fact,
+    print_files,
+    print_memory,
+    print_notes,
+    print_passage,
+    print_prompt,
+    print_question,
+    print_timings,
+    print_usage,
+    read_sources,
+    stages_text,
+    titled,
+    why_json,
+)
 
-_INDENT = 10
-_LEAST_TITLE = 16
-_LEAST_PLACE = 8
+if TYPE_CHECKING:
+    from ragforge.app import Ragforge
+
+_MOST_DROPPED = 5
+"""Of one stage, unless all are wanted."""
 _AS_MEASURED = -1
 """How the settings write that alpha is what was measured for the model."""
 _NAMES = tuple(field.name for field in fields(Tuning))
@@ -75,35 +96,67 @@ def explain(
         list[str] | None,
         typer.Option("--vs", metavar="NAME=VALUE,…", help="Ask again with other settings; may be repeated"),
     ] = None,
+    conversation: Annotated[
+        str, typer.Option("--conversation", "-c", metavar="ID", help="As the next question of this one, or of the last")
+    ] = "",
+    model: Annotated[
+        str, typer.Option("--model", "-m", metavar="NAME", help="Let this model judge and condense; it may cost")
+    ] = "",
 ) -> None:
-    """Show how a question found its passages: its words, every candidate's way, the context, the time.
+    """Show the way of a question: its words, every candidate's way, the context, and whether it would be answered.
 
-    With --vs, as in `--vs alpha=0.2 --vs fusion=rrf,reranker=cosine`, the places of the passages under each setting
-    stand side by side.
+    No language model is asked unless --model names one, and nothing is kept. With --vs, as in
+    `--vs alpha=0.2 --vs fusion=rrf,reranker=cosine`, the places of the passages under each setting stand side by side.
     """
+    from ragforge.build import OFFLINE
+
     asked = " ".join(question)
     changes = [(text, settings_of(common, text)) for text in vs or ()]
     with common.open() as forge:
         project = common.project_in(forge)
         filters = filters_of(common, forge, file, source_type, tag, agent, max_confidentiality, since, until)
         tuning = tune(forge.tuning())
-        first, *replays = (
-            Explained.of(label, forge.explain(asked, project=project, filters=filters, tuning=each))
-            for label, each in [("as asked", tuning), *((text, replace(tuning, **given)) for text, given in changes)]
+        thread = forge.conversation(conversation, project=project).id if conversation else ""
+        found = forge.explain(asked, project=project, filters=filters, tuning=tuning)
+        prompted = forge.prompt(
+            asked, project=project, model=model or OFFLINE, conversation=thread, filters=filters, tuning=tuning
         )
+        meant, narrowed = _searched(prompted.account, filters)
+        if (meant, narrowed) != (asked, filters):
+            found = forge.explain(meant, project=project, filters=narrowed, tuning=tuning)
+        first = Explained.of("as asked", found)
+        replays = [
+            Explained.of(
+                label, forge.explain(meant, project=project, filters=narrowed, tuning=replace(tuning, **given))
+            )
+            for label, given in changes
+        ]
         if common.json:
-            print_json({"question": asked, **first.fields(), "replays": [replay.fields() for replay in replays]})
+            more = {"replays": [replay.fields() for replay in replays], "answer": _answer_fields(prompted)}
+            print_json({"question": asked, **first.fields(), **more})
             return
-        _print_question(first, is_measured=":" not in forge.project(project).embedder)
+        print_question(prompted.account)
+        print_files(prompted.account)
+        print_memory(prompted.account)
+        _print_words(first, is_measured=":" not in forge.project(project).embedder)
         if replays:
             _print_replays([first, *replays])
-        elif first.trace.candidates:
-            _print_candidates(first, every=every)
-            _print_context(first)
-            _print_timings(first.retrieved.timings)
-        warn(common, *(each.retrieved for each in (first, *replays)))
+        else:
+            if first.trace.candidates:
+                _print_candidates(first, every=every)
+                _print_context(first)
+            _print_answer(forge, prompted, first, every=every)
+        also = replace(first.retrieved, degraded=prompted.account.degraded)
+        warn(common, *(each.retrieved for each in (first, *replays)), also)
         if told := remark(first.retrieved):
             common.say(told)
+
+
+def _searched(account: Account, filters: Filters) -> tuple[str, Filters]:
+    """What was searched for, and where: a question may be rewritten, and files that it names narrow the search."""
+    named = [file.document for file in account.files if file.how is Injection.NARROWS or not account.model]
+    wanted = [each for each in named if not filters.documents or each in filters.documents]
+    return account.shape.standalone, replace(filters, documents=tuple(wanted) or filters.documents)
 
 
 def settings_of(common: Common, text: str) -> dict[str, Any]:
@@ -213,15 +266,11 @@ def _takes_out(verdict: Verdict) -> bool:
 # -- for people
 
 
-def _print_fact(name: str, text: str) -> None:
-    print_data(f"{paint(f'{name:<{_INDENT - 1}}', 'dim')} {wrapped(text, _INDENT)}")
-
-
-def _print_question(explained: Explained, *, is_measured: bool) -> None:
+def _print_words(explained: Explained, *, is_measured: bool) -> None:
     groups = [one_line(" or ".join(group)) for group in explained.trace.words.groups]
-    _print_fact("words", " · ".join(groups) or "none to look for")
-    _print_fact("settings", _settings(explained.trace, is_measured=is_measured))
-    _print_fact("indexes", _indexes(explained))
+    print_fact("words", " · ".join(groups) or "none to look for")
+    print_fact("settings", _settings(explained.trace, is_measured=is_measured))
+    print_fact("indexes", _indexes(explained))
 
 
 def _settings(trace: Trace, *, is_measured: bool) -> str:
@@ -254,21 +303,14 @@ def _indexes(explained: Explained) -> str:
 
 
 def _title(files: Mapping[str, str], passage: Passage | ContextBlock, room: int | None) -> str:
-    """The file, and as much of the place as fits beside it."""
-    from rich.cells import cell_len
-
-    name = plain(files[passage.document])
-    left = None if room is None else room - cell_len(name) - len(" · ")
-    where = place(passage.locator, left) if left is None or left >= _LEAST_PLACE else ""
-    title = f"{name} · {where}" if where else name
-    return title if room is None else cut(title, room)
+    return titled(files[passage.document], passage.locator, room)
 
 
 def _numbers(names: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[str, list[str], int | None]:
     """Columns of numbers that passages are written beside: head and rows, and the cells left for a passage."""
     head, *lines = table([Column(name, align_right=True) for name in names], rows, None)
     width = width_of_terminal()
-    room = None if width is None else max(_LEAST_TITLE, width - len(head) - 2)
+    room = None if width is None else max(LEAST_TITLE, width - len(head) - 2)
     return head, [f"{line:<{len(head)}}" for line in lines], room
 
 
@@ -304,7 +346,7 @@ def _below(text: str, indent: int) -> str:
     from rich.cells import cell_len
 
     if (width := width_of_terminal()) is not None:
-        indent = min(indent, max(_INDENT, width - cell_len(text)))
+        indent = min(indent, max(INDENT, width - cell_len(text)))
     return f"{'':<{indent}}{wrapped(text, indent)}"
 
 
@@ -332,17 +374,15 @@ def _print_context(explained: Explained) -> None:
     width = width_of_terminal()
     tokens = sum(block.tokens for block in blocks)
     print_data()
-    _print_fact("context", f"{count(len(blocks), 'block')}, {tokens:,} of {count(tuning.context_tokens, 'token')}")
+    print_fact("context", f"{count(len(blocks), 'block')}, {tokens:,} of {count(tuning.context_tokens, 'token')}")
     for block in blocks:
         part = "the whole section" if block.whole else count(len(block.chunks), "chunk")
-        start, end = f"{'':<{_INDENT}}{block.tokens:>5,}  ", f" ({part})"
-        room = None if width is None else max(_LEAST_TITLE, width - len(start) - len(end))
+        start, end = f"{'':<{INDENT}}{block.tokens:>5,}  ", f" ({part})"
+        room = None if width is None else max(LEAST_TITLE, width - len(start) - len(end))
         print_data(f"{start}{_title(explained.files, block, room)}{end}")
 
 
-def _print_timings(timings: Mapping[str, float]) -> None:
-    stages = [f"{stage} {spent:.1f}" for stage, spent in timings.items() if stage != "total"]
-    _print_fact("time", f"{timings['total']:,.1f} ms: {', '.join(stages)}")
+# -- other settings
 
 
 def _print_replays(runs: Sequence[Explained]) -> None:
@@ -353,7 +393,7 @@ def _print_replays(runs: Sequence[Explained]) -> None:
     if width is not None and sum(map(len, names)) > width // 2:
         names = [chr(ord("A") + number % 26) for number in range(len(runs))]
         for name, run in zip(names, runs, strict=True):
-            _print_fact(name, plain(run.label))
+            print_fact(name, plain(run.label))
     passages = {passage.chunk: passage for run in runs for passage in run.retrieved.passages}
     files = files_of(passages.values())
     has_moved = {chunk: any(run.places.get(chunk) != first.places.get(chunk) for run in others) for chunk in passages}
@@ -366,7 +406,7 @@ def _print_replays(runs: Sequence[Explained]) -> None:
         shown = f"{line}  {_title(files, passage, room)}"
         print_data(shown if has_moved[chunk] else paint(shown, "dim"))
     print_data()
-    _print_fact("time", ", ".join(f"{run.retrieved.timings['total']:,.1f} ms" for run in runs))
+    print_fact("time", ", ".join(f"{run.retrieved.timings['total']:,.1f} ms" for run in runs))
 
 
 def _moved(first: Explained, other: Explained, chunk: str) -> str:
@@ -376,3 +416,68 @@ def _moved(first: Explained, other: Explained, chunk: str) -> str:
         return f"{other.place(chunk)}  "
     is_better = before is None or (now is not None and now < before)
     return f"{other.place(chunk)} {'↑' if is_better else '↓'}"
+
+
+# -- after the search
+
+
+def _print_answer(forge: Ragforge, prompted: Prompted, explained: Explained, *, every: bool) -> None:
+    """What the later stages did, and what would come of it."""
+    account = prompted.account
+    print_data()
+    _print_stage(explained, [each for each in account.verdicts if each.stage == Stage.GATE], every=every)
+    if account.model:
+        _print_stage(explained, [each for each in account.verdicts if each.stage == Stage.WINDOW], every=every)
+    if account.evidence is not None and account.evidence.features:
+        print_fact("evidence", evidence_text(account.evidence))
+    if prompted.abstention is None:  # otherwise none is sent
+        print_prompt(prompted.prompt, prompted.account.condensed)
+    print_notes([note for note in account.notices if note != explained.retrieved.notice], reran=account.reran)
+    print_usage(account)
+    print_fact("answer", one_line(_outcome(prompted)))
+    if (named := forge.settings.model.name) and not account.model:
+        print_fact("", f"by rules alone; --model {plain(named)} lets the model judge, and may cost")
+    if explained.trace.candidates:
+        print_timings(explained.retrieved.timings)
+        around = {stage: spent for stage, spent in account.timings.items() if stage != "search"}
+        print_fact("", f"{sum(around.values()):,.1f} ms around it: {stages_text(around)}")
+
+
+def _print_stage(explained: Explained, verdicts: Sequence[Verdict], *, every: bool) -> None:
+    """How many passages a stage kept, and those it did not; on demand, those it did, too."""
+    if not verdicts:
+        return
+    dropped = [verdict for verdict in verdicts if not verdict.kept]
+    shown = verdicts if every else dropped[:_MOST_DROPPED]
+    print_fact(verdicts[0].stage, f"{len(verdicts) - len(dropped):,} of {count(len(verdicts), 'passage')} kept")
+    documents = {candidate.chunk: candidate.document for candidate in explained.trace.candidates}
+    for verdict in shown:
+        name = explained.files.get(documents.get(verdict.chunk, ""), verdict.document)
+        print_passage("✓" if verdict.kept else "–", verdict.score, name, verdict.locator, verdict.reason)
+    if (hidden := len(dropped) - len(shown)) > 0:
+        print_data(paint(f"{'':<{INDENT}}{hidden:,} more dropped: --all", "dim"))
+
+
+def _outcome(prompted: Prompted) -> str:
+    """Whether there would be an answer, and what it would stand on."""
+    account, told = prompted.account, prompted.abstention
+    if told is not None:
+        return f"none: {told.text}"
+    if account.shape.casual:
+        return "none is looked for: the question says nothing to look for"
+    if not account.model:
+        return f"would quote sentences of {count(len(read_sources(account)), 'passage')}"
+    sources = count(len(prompted.prompt.sources), "source")
+    cost = prompted.estimate.cost if prompted.estimate is not None else None
+    price = f", for at most ${cost:,.4f}" if cost else ""
+    return f"{account.model} would write it from {sources}{price}, unless it finds that they do not hold it"
+
+
+def _answer_fields(prompted: Prompted) -> dict[str, Any]:
+    told = prompt_fields(prompted)
+    return {
+        "kind": "answer" if prompted.abstention is None else "abstention",
+        "abstention": told["abstention"],
+        "estimate": told["estimate"],
+        **why_json(prompted.account),
+    }

@@ -8,16 +8,18 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_group
 
 from ragforge import __version__
 from ragforge.domain.cancel import Cancelled
 from ragforge.errors import RagforgeError
-from ragforge.interfaces.cli import documents, evaluation, explain, files, projects, search, workspace
 from ragforge.interfaces.cli.common import root
-from ragforge.interfaces.cli.output import json_text, one_line, paint, plain, say
+from ragforge.interfaces.cli.output import say, say_error
 from ragforge.interfaces.cli.stop import STOPPED
 
 UNEXPECTED = 1
@@ -35,6 +37,45 @@ EXIT_CODES = {
     130: "stopped by Ctrl-C or SIGTERM; the command can be run again (`watch` ends with 0)",
     141: "nobody reads the output any more, as after `| head`",
 }
+COMMANDS = {
+    "add": ("files", "Add files and folders to a project."),
+    "sync": ("files", "Make a project mirror a folder: add what is new, replace what changed, remove what is gone."),
+    "watch": ("files", "Keep a project the mirror of a folder until Ctrl-C."),
+    "ls": ("documents", "List the files of a project."),
+    "show": ("documents", "Show one file: its facts, its summary, where it came from, and its chunks."),
+    "rm": ("documents", "Remove files for good: bytes, text, chunks, vectors and summary."),
+    "on": ("documents", "Let files be used again."),
+    "off": ("documents", "Keep files, but do not use them."),
+    "label": ("documents", "Change what is said of files; filters use it."),
+    "search": ("search", "Find the passages that bear on a question, best first: by its words and by its meaning."),
+    "rebuild": (
+        "search",
+        "Build the indexes of a project anew, from the catalog alone: nothing is read or embedded again.",
+    ),
+    "ask": ("ask", "Answer a question from the files of a project, with checked citations."),
+    "chat": ("chat", "Talk about the files of a project: follow-up questions are understood, and the turns are kept."),
+    "prompt": ("prompt", "Show the prompt that `ask` would send, with its tokens and price."),
+    "explain": (
+        "explain",
+        "Show the way of a question: its words, every candidate's way, the context, and whether it would be answered.",
+    ),
+    "feedback": ("log", "Mark an answer of the log as good or bad."),
+    "reindex": ("projects", "Split or embed a project anew."),
+    "init": ("workspace", "Make a workspace, with a settings file that explains itself."),
+    "doctor": ("workspace", "Tell what works, what is missing and how to get it."),
+    "check": ("workspace", "Compare what the workspace holds with what it should hold."),
+    "conversation": ("conversations", "Conversations: list, show and remove them."),
+    "log": ("log", "What was asked, and what it took."),
+    "make": (
+        "make",
+        "Make a cited document from a project: blueprint, pdr, workflow, build-plan, or a kind of your own.",
+    ),
+    "eval": ("evaluation", "Measure how well the right documents are found and questions answered."),
+    "project": ("projects", "Make, list, change and remove projects."),
+    "config": ("workspace", "Settings and where they come from."),
+    "models": ("workspace", "Models: which are here, and how to get one."),
+}
+"""Of each command, in the order of the help: the module that registers it, and the first sentence of its own help."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -43,12 +84,32 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+class _Commands(TyperGroup):
+    """Lists each command by its name and first sentence, and imports the one that is named."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, name and _imported(name), rest
+
+
+def _imported(name: str) -> Any:
+    module, _ = COMMANDS[name]
+    app = typer.Typer(rich_markup_mode=None)
+    import_module(f"ragforge.interfaces.cli.{module}").register(app)
+    return get_group(app).commands[name]
+
+
+def _nothing() -> None:
+    """Stands in for a command that is listed only."""
+
+
 def build() -> typer.Typer:
-    """The whole tree of commands."""
+    """The tree of commands, each imported when it is named."""
     app = typer.Typer(
+        cls=_Commands,
         name="ragforge",
-        help="Take documents in, find passages in them by words and meaning, and see why each was found. "
-        "Answering questions is not part of this version.",
+        help="Take documents in, find passages in them by words and meaning, answer questions with checked citations, "
+        "and see why each passage was used.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -63,8 +124,8 @@ def build() -> typer.Typer:
             )
         ],
     )
-    for group in (files, documents, search, explain, evaluation, projects, workspace):
-        group.register(app)
+    for name, (_, first_sentence) in COMMANDS.items():
+        app.command(name, help=first_sentence)(_nothing)
     return app
 
 
@@ -136,13 +197,7 @@ def _usage(given: list[str], error: typer.TyperException) -> int:
 
 
 def _report(given: list[str], code: str, message: str, hint: str) -> None:
-    """One sentence what is wrong, one what to do next; JSON for programs."""
-    if "--json" in _options_of(given):
-        say(json_text({"error": {"code": code, "message": message, "hint": hint}}))
-        return
-    say(f"{paint('Error:', 'red', sys.stderr)} {one_line(message)}")
-    if hint:
-        say(f"{paint('Next:', 'bold', sys.stderr)} {plain(hint)}")
+    say_error(code, message, hint, as_json="--json" in _options_of(given))
 
 
 if __name__ == "__main__":

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from ragforge.domain.cancel import Cancel, Cancelled
+from ragforge.domain.cancel import Cancelled
 from ragforge.domain.library import Progress
-from ragforge.domain.records import Artifact
 from ragforge.errors import UserError
+from ragforge.interfaces.cli.answers import price, spent
 from ragforge.interfaces.cli.common import Common, command, path_of
 from ragforge.interfaces.cli.output import (
     Column,
@@ -32,58 +32,31 @@ from ragforge.interfaces.cli.progress import meter
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
 
 if TYPE_CHECKING:
-    from ragforge.answer.agents import Agent
-    from ragforge.answer.outline import Outline
-    from ragforge.app import Ragforge
-    from ragforge.flows.make import Made, MakeEvent
+    from ragforge.domain.records import Artifact
+    from ragforge.flows.make import Made, Planned
 
 ALL_OPEN = 4
 _KIND = "KIND"
 _ID_LENGTH = 8
 _PROBLEMS_SHOWN = 8
+_WITHOUT_MODEL = "quoted without a model: only what stands under such a heading or says it in such words"
 
 Out = Annotated[
     Path | None,
-    typer.Option("--out", "-o", metavar="FILE", parser=path_of, help="Also write it to a .md or .docx file"),
+    typer.Option(
+        "--out", "-o", metavar="FILE", parser=path_of, help="Write it to this .md or .docx file instead of printing it"
+    ),
 ]
 Name = Annotated[str, typer.Argument(metavar="ID", help="Id of a made document, its beginning, or last")]
-
-
-class Makes(Protocol):
-    """What these commands need of a workspace."""
-
-    def making(
-        self,
-        kind: str,
-        *,
-        project: str,
-        brief: str,
-        agent: str,
-        title: str,
-        out: Path | None,
-        offline: bool,
-        keep: bool,
-        cancel: Cancel,
-    ) -> Iterator[MakeEvent]: ...
-    def document_kinds(self) -> list[Outline]: ...
-    def agents(self) -> list[Agent]: ...
-    def artifacts(self, *, project: str) -> list[Artifact]: ...
-    def artifact(self, id: str, *, project: str) -> Artifact: ...
-    def export_artifact(self, artifact: Artifact, file: Path) -> None: ...
-    def remove_artifacts(self, ids: Sequence[str], *, project: str) -> list[Artifact]: ...
-
-
-def _makes(forge: Ragforge) -> Makes:
-    return cast("Makes", forge)
 
 
 class _Kinds(TyperGroup):
     """Whatever is no command is a kind of document: there may be more of them than the shipped ones."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args[0] not in self.commands:
-            return _KIND, self.commands[_KIND], args
-        return super().resolve_command(ctx, args)
+        if args[0] in self.commands and args[0] != _KIND:
+            return super().resolve_command(ctx, args)
+        return args[0], self.commands[_KIND], ["--kind", *args]
 
 
 def register(app: typer.Typer) -> None:
@@ -102,49 +75,65 @@ def register(app: typer.Typer) -> None:
 
 def make(
     common: Common,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="blueprint, pdr, workflow, build-plan or your own")],
+    kind: Annotated[str, typer.Option("--kind", hidden=True)],
     brief: Annotated[
         str,
         typer.Option("--brief", "-b", metavar="TEXT", help="What the document is about; @FILE reads it from a file"),
     ] = "",
     agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="Who writes it [default: by the kind]")] = "",
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="Title [default: kind and project]")] = "",
+    model: Annotated[
+        str,
+        typer.Option(
+            "--model", "-m", metavar="NAME", help="provider:model, a profile, or offline [default: the agent's profile]"
+        ),
+    ] = "",
     out: Out = None,
-    offline: Annotated[bool, typer.Option("--offline", help="Quote the documents, even if there is a model")] = False,
     keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Keep it in the project")] = True,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell passages, tokens and price of each section; nothing is written")
+    ] = False,
 ) -> None:
-    """Write a document by its outline: each section searched, written, checked and cited.
+    """Write a document of this kind: each section of its outline searched, written, checked and cited.
+
+    The kinds are blueprint, pdr, workflow, build-plan and your own; `ragforge make kinds` lists them.
 
     Sections that the documents say nothing about stay open and tell what to add. Ends with 4 if all are open.
     """
-    from ragforge.flows.make import Made, SectionStarted
+    from ragforge.flows.make import Made, Planned
 
-    made: Made | None = None
+    last: Planned | Made | None = None
     with (
         common.open() as forge,
         meter(quiet=common.quiet, lines_on_stdout=False, unit="sections") as shown,
         stoppable(lambda: None if common.quiet else shown.say("Stopping. Nothing is kept.")) as cancel,
         suppress(Cancelled),
     ):
-        for event in _makes(forge).making(
+        for event in forge.making(
             kind,
             project=common.project_in(forge),
             brief=_brief(brief),
             agent=agent,
             title=title,
+            model=model,
             out=out,
-            offline=offline,
             keep=keep,
             cancel=cancel,
         ):
-            if isinstance(event, SectionStarted):
-                shown.show(Progress(event.heading, event.number - 1, event.total))
-            elif isinstance(event, Made):
-                made = event
-    if made is None:
+            if isinstance(event, Progress):
+                shown.show(event)
+            elif isinstance(event, Made) or (dry_run and isinstance(event, Planned)):
+                last = event
+                break
+    if last is None:
         raise typer.Exit(STOPPED)
-    _print_made(common, made, keep)
-    if all(section.open for section in made.artifact.sections):
+    if isinstance(last, Made):
+        _print_made(common, last, keep)
+        is_open = all(section.open for section in last.artifact.sections)
+    else:
+        _print_planned(common, last)
+        is_open = not any(section.sources for section in last.sections)
+    if is_open:
         raise typer.Exit(ALL_OPEN)
 
 
@@ -162,6 +151,57 @@ def _brief(text: str) -> str:
         ) from None
 
 
+def _print_planned(common: Common, planned: Planned) -> None:
+    if common.json:
+        print_json(_planned_fields(planned))
+        return
+    print_table(
+        (
+            Column("section"),
+            Column("passages", align_right=True),
+            *([Column("tokens", align_right=True)] if planned.model else []),
+            Column("from", least=12),
+        ),
+        [
+            [
+                each.heading,
+                f"{len(each.sources)}",
+                *([f"{each.estimate.input_tokens:,}" if each.estimate else ""] if planned.model else []),
+                ", ".join(dict.fromkeys(source.name for source in each.sources)) or "nothing: stays open",
+            ]
+            for each in planned.sections
+        ],
+    )
+    if not planned.model:
+        common.say(f"{_WITHOUT_MODEL}; free. Nothing is written yet")
+        return
+    tokens = f"{count(planned.input_tokens, 'token')} to read, at most {planned.output_tokens:,} to write"
+    at_most = "at most " if planned.cost else ""
+    common.say(f"{plain(planned.model)}: {tokens}, {at_most}{price(planned.cost)}. Nothing is written or spent yet")
+
+
+def _planned_fields(planned: Planned) -> dict[str, Any]:
+    return {
+        "title": planned.title,
+        "model": planned.model,
+        "sections": [
+            {
+                "heading": each.heading,
+                "sources": [
+                    {"chunk_id": source.chunk, "document": source.name, "locator": source.locator}
+                    for source in each.sources
+                ],
+                "left_out": each.left_out,
+                "estimate": each.estimate,
+            }
+            for each in planned.sections
+        ],
+        "input_tokens": planned.input_tokens,
+        "output_tokens": planned.output_tokens,
+        "cost": planned.cost,
+    }
+
+
 def _print_made(common: Common, made: Made, kept: bool) -> None:
     artifact = made.artifact
     if common.json:
@@ -176,10 +216,13 @@ def _print_made(common: Common, made: Made, kept: bool) -> None:
         *([f"{len(still)} open ({one_line(', '.join(still))})"] if still else []),
         count(len(artifact.sources), "source"),
     ]
-    common.say(f"{', '.join(facts)}{_spent(artifact)}")
-    where = f"Wrote {plain(str(made.file))}. " if made.file else ""
+    common.say(f"{', '.join(facts)}; {_spent(artifact) or _WITHOUT_MODEL}")
     id = artifact.id[:_ID_LENGTH]
-    common.say(f"{where}Kept as {id}. Next: ragforge make show {id} --out {artifact.kind}.docx" if kept else where)
+    told = [f"Wrote {plain(str(made.file))}"] if made.file else []
+    told += [f"Kept as {id}"] if kept else []
+    told += [f"Next: ragforge make show {id} --out {artifact.kind}.docx"] if kept and not made.file else []
+    if told:
+        common.say(". ".join(told))
 
 
 def _say_problems(common: Common, artifact: Artifact) -> None:
@@ -190,9 +233,14 @@ def _say_problems(common: Common, artifact: Artifact) -> None:
 
 
 def _spent(artifact: Artifact) -> str:
-    tokens = int(artifact.usage.get("input_tokens", 0) + artifact.usage.get("output_tokens", 0))
-    cost = artifact.usage.get("cost")
-    return f"; {tokens:,} tokens{'' if cost is None else f', ${cost:.4f}'}" if tokens else ""
+    from ragforge.domain.generation import Usage
+
+    used = artifact.usage
+    if not used.get("calls"):
+        return ""
+    cost = Decimal(str(used["cost"])) if "cost" in used else None
+    tokens = int(used["input_tokens"]), int(used["output_tokens"])
+    return spent(Usage(*tokens, int(used["calls"]), cost, used["seconds"]))
 
 
 def list_kinds(common: Common) -> None:
@@ -201,7 +249,7 @@ def list_kinds(common: Common) -> None:
     Files in the folders outlines and agents of the workspace add to them, or replace them.
     """
     with common.open() as forge:
-        kinds, agents = _makes(forge).document_kinds(), _makes(forge).agents()
+        kinds, agents = forge.document_kinds(), forge.agents()
     if common.json:
         print_json({"kinds": kinds, "agents": agents})
         return
@@ -219,7 +267,7 @@ def list_kinds(common: Common) -> None:
 def list_made(common: Common) -> None:
     """List the documents that were made, newest first."""
     with common.open() as forge:
-        made = _makes(forge).artifacts(project=common.project_in(forge))
+        made = forge.artifacts(project=common.project_in(forge))
     if common.json:
         print_json({"documents": [_facts(each) for each in made]})
         return
@@ -272,9 +320,9 @@ def show(common: Common, name: Name, out: Out = None) -> None:
     from ragforge.answer.artifacts import markdown
 
     with common.open() as forge:
-        artifact = _makes(forge).artifact(name, project=common.project_in(forge))
+        artifact = forge.artifact(name, project=common.project_in(forge))
         if out is not None:
-            _makes(forge).export_artifact(artifact, out)
+            forge.export_artifact(artifact, out)
     text = markdown(artifact)
     if common.json:
         print_json({"document": artifact, "text": text, "file": str(out) if out else None})
@@ -292,7 +340,7 @@ def remove(
 ) -> None:
     """Remove documents that were made. Files they were written to stay."""
     with common.open() as forge:
-        removed = _makes(forge).remove_artifacts(names, project=common.project_in(forge))
+        removed = forge.remove_artifacts(names, project=common.project_in(forge))
     if common.json:
         print_json({"removed": [each.id for each in removed]})
         return

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import Enum, IntEnum
 from pathlib import Path
 from typing import Any, TextIO
@@ -65,6 +66,8 @@ def _jsonable(value: object) -> Any:
         return value.value
     if isinstance(value, datetime):
         return value.isoformat()
+    if isinstance(value, Decimal):
+        return float(value)
     return str(value) if isinstance(value, Path) else value
 
 
@@ -84,6 +87,16 @@ def say(text: str) -> None:
     sys.stdout.flush()
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+def say_error(code: str, message: str, hint: str, *, as_json: bool) -> None:
+    """One sentence what is wrong, one what to do next; JSON for programs."""
+    if as_json:
+        say(json_text({"error": {"code": code, "message": message, "hint": hint}}))
+        return
+    say(f"{paint('Error:', 'red', sys.stderr)} {one_line(message)}")
+    if hint:
+        say(f"{paint('Next:', 'bold', sys.stderr)} {plain(hint)}")
 
 
 def paint(text: str, colour: str, stream: TextIO | None = None) -> str:

@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from ragforge.domain.answers import Account
 from ragforge.domain.documents import Locator
 from ragforge.domain.language import detect
 from ragforge.domain.retrieval import ContextBlock, Passage, Retrieved
@@ -321,9 +322,9 @@ def remark(retrieved: Retrieved) -> str:
     return one_line(retrieved.notice[:1].upper() + retrieved.notice[1:])
 
 
-def warn(common: Common, *results: Retrieved) -> None:
+def warn(common: Common, *results: Retrieved | Account) -> None:
     """What was not there, on stderr, also with `--quiet`: the result is less than was asked for."""
-    for missing in dict.fromkeys(missing for retrieved in results for missing in retrieved.degraded):
+    for missing in dict.fromkeys(missing for result in results for missing in result.degraded):
         say(f"{paint('Warning:', 'yellow', sys.stderr)} {one_line(missing.message)}")
         if missing.hint:
             say(f"{paint('Next:', 'bold', sys.stderr)} {one_line(common.placed(missing.hint))}")

@@ -13,6 +13,7 @@ from ragforge.domain.cancel import Cancelled
 from ragforge.domain.library import Project
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import UserError
+from ragforge.interfaces.cli import texts
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.documents import STORE_FAILED, DryRun, Yes, confirm, print_proof, removal_fields
 from ragforge.interfaces.cli.output import Column, ago, count, duration, plain, print_data, print_json, print_table
@@ -40,6 +41,7 @@ def register(app: typer.Typer) -> None:
     command(group, "set", project=False)(change)
     command(group, "rename", project=False)(rename)
     command(group, "rm", project=False)(remove)
+    texts.register(group)
     app.add_typer(group, name="project")
     command(app, "reindex")(reindex)
 

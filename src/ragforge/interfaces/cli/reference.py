@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from ragforge import errors
@@ -32,19 +33,24 @@ def cli_page() -> str:
         "",
         "Data goes to stdout, progress and messages to stderr. The common options may stand before or after the",
         "command; `--config`, `--set` and `--debug` too, though only the first help page lists them. With `--json`,",
-        "`add`, `sync` and `watch` print one line per file as it becomes durable and a summary line; other commands",
-        "print one object. Every exit code is listed in [errors](errors.md).",
+        "`add`, `sync` and `watch` print one line per file as it becomes durable and a summary line, `chat` one per",
+        "answer and `ask --stream` one per event; other commands print one object. Every exit code is listed in",
+        "[errors](errors.md).",
     ]
-    for path, text in _commands(get_command(build()), None, "ragforge"):
-        lines += ["", f"## `{path}`", "", "```text", text, "```"]
+    for context in contexts(get_command(build())):
+        text = "\n".join(line.rstrip() for line in context.get_help().splitlines())
+        lines += ["", f"## `{context.command_path}`", "", "```text", text, "```"]
     return "\n".join(lines) + "\n"
 
 
-def _commands(command: Any, parent: typer.Context | None, name: str) -> Iterator[tuple[str, str]]:
+def contexts(command: Any, name: str = "ragforge", parent: typer.Context | None = None) -> Iterator[typer.Context]:
+    """Each group and command of the tree, in its context; `commands` of a group may not be imported yet."""
     context = typer.Context(command, info_name=name, parent=parent, terminal_width=_WIDTH, **command.context_settings)
-    yield context.command_path, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
-    for child_name, child in getattr(command, "commands", {}).items():
-        yield from _commands(child, context, child_name)
+    yield context
+    if isinstance(command, TyperGroup):
+        for child_name in command.list_commands(context):
+            _, child, _ = command.resolve_command(context, [child_name])
+            yield from contexts(child, child_name, context)
 
 
 def settings_page() -> str:
@@ -62,7 +68,7 @@ def settings_page() -> str:
         "",
         "Keys of providers are read from the environment or a `.env` file and never shown: "
         + ", ".join(f"`{name}`" for name in PROVIDER_KEYS)
-        + ", and the one that `embed.api_key_env` names.",
+        + ", and those that `embed.api_key_env`, `index.api_key_env` and `model.api_key_env` name.",
     ]
     for section, cls in SECTIONS.items():
         lines += ["", f"## `[{section}]`", "", cls.__doc__ or "", ""]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragforge.domain.library import Finding, Progress
-from ragforge.domain.models import PulledModel
 from ragforge.domain.sizes import MB, size_text
 from ragforge.interfaces.cli.common import Common, command, path_of
 from ragforge.interfaces.cli.output import (
@@ -23,6 +22,10 @@ from ragforge.interfaces.cli.output import (
 )
 from ragforge.interfaces.cli.progress import meter
 from ragforge.settings import FILE_NAME
+
+if TYPE_CHECKING:
+    from ragforge.domain.generation import ModelCard
+    from ragforge.domain.models import LanguageModels, LanguageModelState, PulledModel
 
 CHECK_FAILED = 8
 
@@ -121,13 +124,14 @@ def show_config(common: Common) -> None:
 
 
 def list_models(common: Common) -> None:
-    """List the models ragforge knows, and which are here."""
+    """List the models that make vectors and those that write answers, and what each lacks. None of them is called."""
     from ragforge.app import Ragforge
 
     with Ragforge.outside(common.settings()) as forge:
-        models = forge.models()
+        models, writers = forge.models(), forge.language_models()
     if common.json:
-        print_json({"models": models})
+        ollama = {"url": writers.ollama_url, "models": writers.ollama_models}
+        print_json({"models": models, "language_models": writers.models, "ollama": ollama})
         return
     columns = (
         Column("name"),
@@ -143,6 +147,45 @@ def list_models(common: Common) -> None:
     print_table(columns, rows, ["" if model.verified else "dim" for model in models])
     if missing := next((model.name for model in models if not model.verified), None):
         common.say(f"To get it: ragforge models pull {plain(missing)}")
+    _print_writers(common, writers)
+
+
+def _print_writers(common: Common, writers: LanguageModels) -> None:
+    """The language models: what each is for, reads and costs, and what it lacks."""
+    if writers.models:
+        columns = (
+            Column("language model"),
+            Column("used for", least=8),
+            Column("state"),
+            Column("reads", align_right=True, dropped=True),
+            Column("$ per million", align_right=True, dropped=True),
+        )
+        print_data()
+        rows = [_writer(model) for model in writers.models]
+        print_table(columns, rows, ["red" if m.problem and m.used_for else "" for m in writers.models])
+    if not any(model.used_for for model in writers.models):
+        common.say("No language model is chosen: answers quote the documents. Next: set model.name to one")
+    ollama = "does not answer" if writers.ollama_models is None else "answers"
+    common.say(f"Ollama {ollama} at {plain(writers.ollama_url)}")
+
+
+def _writer(model: LanguageModelState) -> list[str]:
+    card = model.card
+    key = f"{model.key_name} is set" if model.key_name and model.has_key else "no key needed"
+    return [
+        card.name,
+        ", ".join(model.used_for),
+        ": ".join(part for part in (model.problem, model.hint) if part) or key,
+        f"{card.window:,}" if card.window else "unknown",
+        _prices(card),
+    ]
+
+
+def _prices(card: ModelCard) -> str:
+    if card.input_price is None or card.output_price is None:
+        return "unknown"
+    into, out = float(card.input_price), float(card.output_price)
+    return f"{into:g} in, {out:g} out" if into or out else "free"
 
 
 def pull_model(

@@ -18,6 +18,7 @@ from ragforge.domain.documents import Mark, Parsed, Reason, Split, TextKind, chu
 from ragforge.domain.evaluation import Run
 from ragforge.domain.library import (
     Change,
+    ChunkPlace,
     Document,
     Generation,
     Job,
@@ -959,6 +960,7 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.documents.known(s, p, [document]),
             lambda u, s, p: u.documents.find(s, p, document),
             lambda u, s, p: u.documents.chunks(s, p, document),
+            lambda u, s, p: u.documents.places(s, p, ["c"]),
             lambda u, s, p: u.documents.text(s, p, document),
             lambda u, s, p: u.documents.remove(s, p, document),
             lambda u, s, p: u.documents.remove_source(s, p, "/a"),
@@ -1133,6 +1135,8 @@ class CatalogContract(ShelfContract):
             stored = {sha256 for _, sha256, _ in documents.stored(scope, shelf.id)}
             assert (secret.source.sha256 in stored) == sees_secret
             assert {d for d in everything if unit.embeddings.sample(scope, shelf.id, d, 1)} == ids
+            chunks = [chunk.id for d in everything for chunk in documents.chunks(owner(), shelf.id, d)]
+            assert {place.document for place in documents.places(scope, shelf.id, chunks).values()} == ids
             unit.projects.begin(owner(), shelf.id, Strategy(), "splitter/9", OTHER_CARD)
             building = unit.projects.building(scope, shelf.id)
             assert building is not None
@@ -1158,6 +1162,21 @@ class CatalogContract(ShelfContract):
             unit.projects.begin(low, shelf.id, Strategy(), "x", CARD)
         with pytest.raises(NotAllowed), shelf.catalog.write() as unit:
             unit.projects.swap(low, shelf.id)
+
+    def test_chunks_are_placed_while_they_are_there(self, shelf: Shelf) -> None:
+        document = shelf.add("/a.md", WORDS).document
+        chunks = {chunk.id: chunk for chunk in shelf.chunks(document)}
+
+        def placed() -> dict[str, ChunkPlace]:
+            with shelf.catalog.read() as unit:
+                return unit.documents.places(owner(), shelf.id, [*chunks, "gone"])
+
+        assert placed() == {id: ChunkPlace(document, "a.md", chunk.locator) for id, chunk in chunks.items()}
+        shelf.add("/a.md", "Something else.")
+        assert placed() == {}
+        shelf.add("/a.md", WORDS)
+        shelf.remove(document)
+        assert placed() == {}
 
     # -- transactions
 

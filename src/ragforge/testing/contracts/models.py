@@ -10,7 +10,7 @@ import pytest
 
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.generation import Message, Role, Sampling, Usage
-from ragforge.errors import TooLarge
+from ragforge.errors import ProviderError, TooLarge
 from ragforge.ports import LanguageModel
 
 SAMPLING = Sampling(temperature=0.0, max_tokens=64)
@@ -92,6 +92,12 @@ class LanguageModelContract:
         with pytest.raises(Cancelled):
             next(model.stream(MESSAGES, SAMPLING, "request-4", cancel))
         with pytest.raises(Cancelled):
+            model.fill(MESSAGES, Verdict, SAMPLING, "request-5", cancel)
+
+    def test_time_that_is_over_is_a_failure_not_a_wish(self, model: LanguageModel) -> None:
+        with pytest.raises(ProviderError, match="in the time given"):
+            next(model.stream(MESSAGES, SAMPLING, "request-4", Cancel(deadline_seconds=0)))
+        with pytest.raises(ProviderError, match="in the time given"):
             model.fill(MESSAGES, Verdict, SAMPLING, "request-5", Cancel(deadline_seconds=0))
 
     def test_what_does_not_fit_is_refused(self, model: LanguageModel) -> None:

@@ -46,6 +46,7 @@ class QueryLogContract(ShelfContract):
             conversation=talk.id,
             k=8,
             chunks=(("c1", 0.5), ("c2", 0.125)),
+            cited=("d2", "d1"),
             model="openai:gpt",
             profile="cheap",
             retrieval_ms=1.5,
@@ -85,6 +86,16 @@ class QueryLogContract(ShelfContract):
         assert logged(shelf, limit=2) == newest[:2]
         assert logged(shelf, since=NOON + timedelta(milliseconds=1)) == newest[:3]
 
+    def test_entries_are_found_by_the_beginning_of_their_ids(self, shelf: Shelf) -> None:
+        for number, id in enumerate(("ab1", "ab2", "a_b", "b")):
+            log(shelf, entry(id=id, asked_at=NOON + timedelta(seconds=number)))
+        with shelf.catalog.read() as unit:
+            found = {
+                begins: [each.id for each in unit.log.all(shelf.scope, shelf.id, 10, begins=begins)]
+                for begins in ("ab", "a_", "ab1", "x", "")
+            }
+        assert found == {"ab": ["ab2", "ab1"], "a_": ["a_b"], "ab1": ["ab1"], "x": [], "": ["b", "a_b", "ab2", "ab1"]}
+
     def test_an_answer_can_be_marked(self, shelf: Shelf) -> None:
         asked, other = entry(), entry()
         log(shelf, asked, other)
@@ -104,19 +115,20 @@ class QueryLogContract(ShelfContract):
         log(shelf, *(entry(**tenth) for _ in range(3)))
         log(shelf, entry(model="m", profile="premium", cost=Decimal("0.0000000375"), input_tokens=1))
         log(shelf, entry(model="free", cost=None, input_tokens=5))
-        log(shelf, entry(model="m", profile="cheap", cost=None))
+        log(shelf, entry(model="m", profile="cheap", agent="architect", cost=None))
         assert spent(shelf, "model") == [
-            Spent("free", 1, 5, 0, None),
+            Spent("free", 1, 5, 0, None, unpriced=1),
             Spent("m", 5, 31, 3, Decimal("0.3000000375")),
         ]
         assert spent(shelf, "profile") == [
-            Spent("", 1, 5, 0, None),
+            Spent("", 1, 5, 0, None, unpriced=1),
             Spent("cheap", 4, 30, 3, Decimal("0.3")),
             Spent("premium", 1, 1, 0, Decimal("0.0000000375")),
         ]
-        with pytest.raises(UserError, match="'agent'") as refused:
-            spent(shelf, "agent")
-        assert "model, profile, day" in refused.value.hint
+        assert [(each.name, each.questions) for each in spent(shelf, "agent")] == [("", 5), ("architect", 1)]
+        with pytest.raises(UserError, match="'moon'") as refused:
+            spent(shelf, "moon")
+        assert "model, profile, agent, day" in refused.value.hint
 
     def test_days_end_at_midnight_utc(self, shelf: Shelf) -> None:
         midnight = datetime(2030, 3, 1, tzinfo=UTC)

@@ -108,6 +108,11 @@ def test_links_images_and_html_stay_text() -> None:
     assert "https://evil.example/a.png" in text_of(ElementTree.fromstring(data["word/document.xml"]))
 
 
+def test_a_remark_stands_below_the_title() -> None:
+    first, second, third = list(body(docx(artifact(), "Made of *oak*."))[0])[:3]
+    assert [text_of(each) for each in (first, second, third)] == ["Plan & <more>", "Made of oak.", "Overview"]
+
+
 def test_the_same_document_gives_the_same_bytes() -> None:
     assert docx(artifact()) == docx(artifact())
 

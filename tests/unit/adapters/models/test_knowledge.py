@@ -78,7 +78,9 @@ def test_a_key_is_asked_for_by_the_name_of_its_variable() -> None:
 def test_ollama_lists_its_models() -> None:
     with ModelServer() as server:
         assert ollama.models(server.base_url) == ["llama3.2:latest", "qwen3:8b"]
-    assert ollama.models(server.base_url) == []
+        server.models = ()
+        assert ollama.models(server.base_url) == []
+    assert ollama.models(server.base_url) is None
 
 
 def test_the_window_of_ollama_is_the_one_it_really_reads() -> None:

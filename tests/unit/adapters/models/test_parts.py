@@ -51,7 +51,7 @@ def test_profiles_name_models(tmp_path: Path) -> None:
         "premium": "openai:gpt-5",
         "openai:gpt-4o-mini": "openai:gpt-4o-mini",
     }
-    assert made.language_model() is made.language_model("premium")
+    assert made.language_model() is made.language_model("premium") is made.language_model("balanced")
     assert made.language_model("offline") is None
     made.close()
 
@@ -86,4 +86,10 @@ def test_a_missing_key_and_a_wrong_name_are_said_at_once(tmp_path: Path) -> None
 def test_models_at_hand_are_listed(tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", server.host)
     made = parts(tmp_path, {}, name="cheap", cheap="ollama:qwen3:8b", premium="openai:gpt-5")
-    assert made.served_models() == ["ollama:qwen3:8b", "openai:gpt-5", "ollama:llama3.2:latest"]
+    found = made.language_models()
+    assert (found.ollama_url, found.ollama_models) == (server.root_url, 2)
+    assert {model.card.name: model.used_for for model in found.models} == {
+        "ollama:qwen3:8b": ("answers", "cheap", "balanced"),
+        "openai:gpt-5": ("premium",),
+        "ollama:llama3.2:latest": (),
+    }
