@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 export RAGFORGE_MODELS := $(CURDIR)/.cache/models
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check bench bench-peers bench-search prove docs setup models clean
+.PHONY: demo test check bench bench-peers bench-search bench-answers prove docs setup models clean
 
 ## a sample project: built, listed, searched, asked
 demo: models
@@ -54,6 +54,11 @@ bench-peers:
 ## million, minilm, failures
 bench-search: models
 	$(BIN)/python -m bench.retrieval $(PARTS) $(if $(DATA),--data $(DATA))
+
+## answers without a model measured, and their tables of docs/benchmarks.md: PARTS is some of quotes, abstention,
+## elsewhere, speed
+bench-answers: models
+	$(BIN)/python -m bench.answers $(PARTS) $(if $(DATA),--data $(DATA))
 
 ## the same tests with the full counts, and a record of the figures in docs/proof.json
 prove: check models

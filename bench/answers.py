@@ -1,11 +1,14 @@
-"""Offline answers measured on SQuAD 2: `python -m bench.answers`, ours alone.
+"""Offline answers measured, ours alone: `make bench-answers`, or `python -m bench.answers quotes abstention`.
 
-    quotes      the right paragraph among the first three sources; the answer inside what is quoted
+    quotes      `ask` on SQuAD 2: the right paragraph among the first three sources; the answer inside what is quoted
     abstention  AUROC with the article, and with the paragraph, switched off; calibrated on half of the articles,
-                measured on the other, both ways; and what the shipped weights and their threshold do
-    fit         the weights for `answer/abstain.py`, from all questions
+                measured on the other, both ways; and what comes of one threshold
+    elsewhere   the same threshold on other documents: their own questions, and those of SQuAD 2
+    speed       CPU ms of one `ask` on ten thousand chunks
+    fit         the weights for `answer/abstain.py`, from all questions; printed, not kept
 
-Each paragraph is a file, added as a person would. Questions are asked through the same search as everywhere.
+Figures are kept in docs/benchmarks.json, where a part that is measured again replaces only itself; the tables in
+docs/benchmarks.md are written from that file.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import tempfile
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -24,152 +28,192 @@ from typing import Any
 
 import numpy as np
 
-from bench import data
+from bench import data, page
+from bench.retrieval import PAGE, keep, kept
+from bench.search_peers import common
 from ragforge import Ragforge
-from ragforge.answer.abstain import PASSAGES, SENTENCES_OF, Calibration, Heard, calibration_of, features
-from ragforge.answer.quote import asked_for, quote
-from ragforge.answer.units import units
-from ragforge.answer.weigh import rarity
+from ragforge.adapters.embedders.wordllama import WordLlama
+from ragforge.answer.abstain import PASSAGES, SENTENCES_OF, Calibration, calibration_of, features
+from ragforge.answer.quote import quote
+from ragforge.answer.weigh import named, rarity
+from ragforge.domain.answers import Answer
+from ragforge.domain.cancel import Cancel
 from ragforge.domain.prompts import Source
-from ragforge.domain.retrieval import Passage, QueryWords
+from ragforge.domain.retrieval import Passage
+from ragforge.flows.grounds import evidence_in, heard, traced
 from ragforge.retrieve.words import terms_of
 
+PARTS = ("quotes", "abstention", "elsewhere", "speed")
 EMBEDDERS = ("minilm", "wordllama")
 THERE, NO_ARTICLE, NO_PARAGRAPH, LOOK_ALIKE = "there", "article absent", "paragraph absent", "look-alike"
-_SENTENCES, _WORDS = 2, 60
+FOLLOW_UPS = Path(__file__).with_name("follow_ups.jsonl")
+
+_WARM_UP, _TIMED = 100, 300
+_EVERY = 5
+"""Of the documentation of Kubernetes, so many files are left out for one that is in the project of ten thousand."""
 
 Row = dict[str, Any]
 Figures = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a question brought: all that abstaining and quoting need to know."""
-
-    words: QueryWords
-    rare: dict[str, float]
-    passages: tuple[Passage, ...]
-
-    @property
-    def features(self) -> dict[str, float]:
-        heard = [_heard(passage, place) for place, passage in enumerate(self.passages)]
-        return features(self.words.groups, self.rare, heard)
+Score = Callable[[Mapping[str, float]], float]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=["quotes", "abstention"], help="some of quotes, abstention, fit")
+    parser.add_argument("parts", nargs="*", default=list(PARTS), help=f"some of {', '.join(PARTS)}, fit")
     parser.add_argument("--data", type=Path, default=data.DEFAULT_DATA, help="the folder of the shared data")
-    parser.add_argument("--embedder", choices=EMBEDDERS, default=EMBEDDERS[0])
-    parser.add_argument("--all", action="store_true", help="all questions instead of the sample")
+    parser.add_argument("--embedder", choices=EMBEDDERS, nargs="*", default=list(EMBEDDERS))
+    parser.add_argument("--page", action="store_true", help="measure nothing, only write the page")
     chosen = parser.parse_args()
-    file = "questions.jsonl" if chosen.all or "fit" in chosen.parts else "questions_sample.jsonl"
-    questions = [json.loads(line) for line in (chosen.data / "squad2" / file).open(encoding="utf-8")]
-    with Ragforge.open(data.CACHE / "answers") as forge:
-        project = _project(forge, chosen.data / "squad2" / "corpus.jsonl", chosen.embedder)
-        if "quotes" in chosen.parts:
-            print(json.dumps(quotes(forge, project, [row for row in questions if row["answerable"]]), indent=1))
-        if {"abstention", "fit"} & set(chosen.parts):
-            measured = list(_measured(forge, project, questions))
-            if "abstention" in chosen.parts:
-                print(json.dumps(abstention(measured, calibration_of(chosen.embedder)), indent=1))
-            if "fit" in chosen.parts:
-                print(_fitted(measured, list(calibration_of(chosen.embedder).weights)))
+    if unknown := set(chosen.parts) - {*PARTS, "fit"}:
+        raise SystemExit(f"no part {', '.join(sorted(unknown))}: there are {', '.join(PARTS)} and fit")
+    if not chosen.page:
+        with Ragforge.open(data.CACHE / "answers") as forge:
+            for place, figures in measure(forge, chosen.parts, chosen.data, chosen.embedder):
+                print(f"{'/'.join(place)}: {json.dumps(figures)}", flush=True)
+                keep(("answers", *place), figures)
+    page.write(PAGE, tables(kept().get("answers", {})), "bench/answers.py")
+
+
+def measure(
+    forge: Ragforge, parts: Sequence[str], shared: Path, embedders: Sequence[str]
+) -> Iterator[tuple[tuple[str, ...], Figures]]:
+    """Each figure with its place among the results, as soon as it is there."""
+    questions = _rows(shared / "squad2" / "questions.jsonl")
+    sample = {row["_id"] for row in _rows(shared / "squad2" / "questions_sample.jsonl")}
+    for embedder in embedders:
+        if {"quotes", "abstention", "fit"} & set(parts):
+            project = _squad(forge, shared, embedder)
+        if "quotes" in parts:
+            asked = [row for row in questions if row["answerable"] and row["_id"] in sample]
+            yield ("quotes", embedder), quotes(forge, project, asked)
+        if {"abstention", "fit"} & set(parts):
+            measured = list(_measured(forge, project, questions, sample))
+            names = list(calibration_of(embedder).weights)
+            if "abstention" in parts:
+                yield ("abstention", embedder), abstention(measured, names, calibration_of(embedder).threshold)
+            if "fit" in parts:
+                words = [name for name in names if name not in ("cosine", "lead")]
+                print(f"{embedder}: {_fitted(measured, names)}; words alone: {_fitted(measured, words)}")
+        if "elsewhere" in parts:
+            strange = [row["question"] for row in questions if row["_id"] in sample and row["answerable"]]
+            yield ("elsewhere", embedder), elsewhere(forge, shared, embedder, strange)
+    if "speed" in parts:
+        yield ("speed",), speed(forge, shared, [row["question"] for row in questions])
 
 
 # -- quotes
 
 
 def quotes(forge: Ragforge, project: str, questions: Sequence[Row]) -> Figures:
-    """Shares of the questions, all together and by what they ask for."""
-    results = defaultdict(list)
+    """What a person gets, by the shares of the questions."""
+    results = []
     for row in questions:
-        found = _ask(forge, project, row["question"])
-        documents = list(dict.fromkeys(passage.name for passage in found.passages))
-        sources = [_source(number, passage) for number, passage in enumerate(found.passages, 1)]
-        limits = {"sentences": _SENTENCES, "words": _WORDS}
-        quoted = quote(row["question"], found.words.groups, found.rare, sources, terms_of, **limits)
-        text = " ".join(each.text for each in quoted)
-        result = (
-            _file(row["doc_ids"][0]) in documents[:3],
-            any(answer in text for answer in row["answers"]),
-            len(quoted),
-            len(text.split()),
+        result = forge.ask(row["question"], project=project, model="offline", ephemeral=True)
+        sources = list(dict.fromkeys(source.name for source in result.account.sources))
+        text = result.text if isinstance(result, Answer) else ""
+        results.append(
+            {
+                "right source in 3": _file(row["doc_ids"][0]) in sources[:3],
+                "answer quoted": any(answer in text for answer in row["answers"]),
+                "abstained": not text,
+                "sentences": len(result.citations) if isinstance(result, Answer) else 0,
+                "words": len(text.split()) - text.count(" ["),
+            }
         )
-        results["all"].append(result)
-        results[str(asked_for(row["question"]))].append(result)
-    names = ("right source in 3", "answer quoted", "sentences", "words")
-    return {
-        kind: {"questions": len(rows)} | dict(zip(names, np.mean(rows, axis=0).round(3).tolist(), strict=True))
-        for kind, rows in results.items()
-    }
-
-
-def _source(number: int, passage: Passage) -> Source:
-    return Source(
-        number=number,
-        chunk=passage.chunk,
-        chunks=(passage.chunk,),
-        document=passage.document,
-        name=passage.name,
-        locator=passage.locator,
-        checksum=passage.checksum,
-        score=passage.score,
-        text=passage.text,
-        tokens=passage.tokens,
-    )
+    mean = {name: round(float(np.mean([each[name] for each in results])), 3) for name in results[0]}
+    most = {f"most {name}": max(each[name] for each in results) for name in ("sentences", "words")}
+    return {"questions": len(results), **mean, **most}
 
 
 # -- abstention
 
 
-def abstention(measured: Sequence[Row], calibration: Calibration) -> Figures:
-    names = list(calibration.weights)
+def abstention(measured: Sequence[Row], names: Sequence[str], threshold: float) -> Figures:
     articles = sorted({row["article"] for row in measured})
-    figures: Figures = {}
-    halves = {"first": articles[: len(articles) // 2], "last": articles[len(articles) // 2 :]}
-    halves |= {"even": articles[::2], "odd": articles[1::2]}
-    for half, chosen in halves.items():
-        learned = [row for row in measured if row["article"] in chosen]
-        tested = [row for row in measured if row["article"] not in chosen]
-        figures[f"AUROC, calibrated on the {half} articles"] = _aurocs(tested, partial(_score, _fitted(learned, names)))
-    shipped = partial(_score, calibration)
-    figures["AUROC, shipped weights"] = _aurocs(measured, shipped)
-    answered = {case: np.array([shipped(row) for row in measured if row["case"] == case]) for case in _cases(measured)}
-    figures[f"answered at {calibration.threshold}"] = {
-        case: round(float((scores >= calibration.threshold).mean()), 3) for case, scores in answered.items()
+    half = len(articles) // 2
+    halves = {"first": articles[:half], "last": articles[half:], "even": articles[::2], "odd": articles[1::2]}
+    fitted = {
+        name: partial(_score, _fitted([row for row in measured if row["article"] in chosen], names))
+        for name, chosen in halves.items()
     }
+    figures: Figures = {"halves": {}, "threshold": threshold}
+    for name, chosen in halves.items():
+        rest = [row for row in measured if row["article"] not in chosen]
+        figures["halves"][name] = {
+            "sample": _aurocs([row for row in rest if row["sample"]], fitted[name]),
+            "all": _aurocs(rest, fitted[name]),
+        }
+
+    def unseen(row: Mapping[str, Any]) -> float:
+        return fitted["even" if row["article"] in halves["odd"] else "odd"](row)
+
+    for kind, rows in (("sample", [row for row in measured if row["sample"]]), ("all", measured)):
+        figures[f"at the threshold, {kind}"] = {
+            case: _answered([row for row in rows if row["case"] == case], unseen, threshold) for case in _cases(rows)
+        }
     return figures
 
 
-def _measured(forge: Ragforge, project: str, questions: Sequence[Row]) -> Iterator[Row]:
+def _answered(rows: Sequence[Row], score: Score, threshold: float) -> Figures:
+    answered = [row for row in rows if score(row) >= threshold]
+    right = sum(row["right"] for row in answered) / len(rows)
+    return {"questions": len(rows), "answered": round(len(answered) / len(rows), 4), "right": round(right, 4)}
+
+
+def _measured(forge: Ragforge, project: str, questions: Sequence[Row], sample: set[str]) -> Iterator[Row]:
     """Each question's features: with everything there; and, if it has an answer, with its place switched off."""
 
     def rows(asked: Sequence[Row], case: str) -> Iterator[Row]:
         for row in asked:
-            found = _ask(forge, project, row["question"], off)
-            yield {"case": case, "article": _article(row), **found.features}
+            found = {"case": case, "article": _article(row), "sample": row["_id"] in sample}
+            yield found | _found(forge, project, row, off)
 
     off: Counter[str] = Counter()
     answerable = sorted((row for row in questions if row["answerable"]), key=lambda row: row["doc_ids"][0])
     yield from rows(answerable, THERE)
     yield from rows([row for row in questions if not row["answerable"]], LOOK_ALIKE)
     files = {document.name: document.id for document in forge.documents(project=project)}
+    names = {id: name for name, id in files.items()}
     for case, place in ((NO_ARTICLE, _article), (NO_PARAGRAPH, lambda row: row["doc_ids"][0])):
         for where, asked in groupby(answerable, place):
             gone = [id for name, id in files.items() if name == _file(where) or name.startswith(f"{where} ")]
             chunks = [chunk for id in gone for chunk in forge.chunks(id, project=project)]
-            names = {id: name for name, id in files.items()}
             off = Counter(
                 term for chunk in chunks for term in {*terms_of([names[chunk.document]])[0], *terms_of([chunk.text])[0]}
             )
             off[""] = len(chunks)
             forge.enable(gone, False, project=project)
-            yield from rows(list(asked), case)
-            forge.enable(gone, True, project=project)
+            try:
+                yield from rows(list(asked), case)
+            finally:
+                forge.enable(gone, True, project=project)
 
 
-def _aurocs(rows: Sequence[Row], score: Any) -> dict[str, float]:
+def _found(forge: Ragforge, project: str, row: Row, gone: Mapping[str, int]) -> Figures:
+    """What a question brings: the features of its evidence, and whether the answer would be quoted.
+
+    A file that is switched off stays in the index, and its words would still count as known; `gone` takes them out.
+    """
+    question = row["question"]
+    retrieved = forge.explain(question, project=project, k=PASSAGES)
+    trace = traced(retrieved)
+    living = {term: max(0, count - gone.get(term, 0)) for term, count in trace.holding.items()}
+    rare, groups = rarity(living, trace.rows - gone.get("", 0)), trace.words.groups
+    best = [heard(each, whole=place < SENTENCES_OF) for place, each in enumerate(retrieved.passages)]
+    quoted = quote(question, groups, rare, [_source(*each) for each in enumerate(retrieved.passages, 1)], terms_of)
+    text = " ".join(each.text for each in quoted)
+    right = any(answer in text for answer in row["answers"])
+    return {"right": right} | features(groups, rare, best, named(question, groups, terms_of))
+
+
+def _source(number: int, passage: Passage) -> Source:
+    return Source(
+        number, passage.chunk, (passage.chunk,), passage.document, passage.name, passage.locator, passage.checksum,
+        passage.score, passage.text, passage.tokens,
+    )  # fmt: skip
+
+
+def _aurocs(rows: Sequence[Row], score: Score) -> dict[str, float]:
     there = [score(row) for row in rows if row["case"] == THERE]
     return {
         case: round(_auroc(there, [score(row) for row in rows if row["case"] == case]), 4)
@@ -215,18 +259,87 @@ def _fitted(rows: Sequence[Row], names: Sequence[str]) -> Calibration:
     )
 
 
-# -- the project
+# -- elsewhere
 
 
-def _project(forge: Ragforge, corpus: Path, embedder: str) -> str:
-    name = f"squad2-{embedder}"
+def elsewhere(forge: Ragforge, shared: Path, embedder: str, strange: Sequence[str]) -> Figures:
+    """How many questions are answered from documents that nothing was fitted on."""
+    project = _project(forge, f"fastapi-{embedder}", embedder, [shared / "fastapi_docs" / "docs"])
+    first = [row["before"][0] for row in _rows(FOLLOW_UPS)]
+    own = dict.fromkeys(each if isinstance(each, str) else each[0] for each in first)
+
+    def answered(questions: Iterable[str]) -> Figures:
+        found = [evidence_in(forge.explain(each, project=project, k=PASSAGES), embedder).enough for each in questions]
+        return {"questions": len(found), "answered": round(float(np.mean(found)), 4)}
+
+    return {"own": answered(own), "strange": answered(strange)}
+
+
+# -- speed
+
+
+def speed(forge: Ragforge, shared: Path, questions: Sequence[str]) -> Figures:
+    """CPU ms of whole asks, each another question, after some that warm up."""
+    project = _ten_thousand(forge, shared)
+    asked = [*questions[::20], *(row["text"] for row in _rows(shared / "k8s_docs" / "queries.jsonl"))]
+    random.Random(7).shuffle(asked)
+    for question in asked[:_WARM_UP]:
+        forge.ask(question, project=project, model="offline")
+    timed = asked[_WARM_UP : _WARM_UP + _TIMED]
+    before = common.reference()
+    asks = [_timed(partial(forge.ask, each, project=project, model="offline")) for each in timed]
+    after = common.reference()
+    results, spent = [result for result, _ in asks], [took for _, took in asks]
+    embed = WordLlama().embed_query
+    embed(timed[0], Cancel())  # it reads its files
+    embedding = [_timed(partial(embed, each, Cancel()))[1] for each in timed]
+    stages = {stage for result in results for stage in result.account.timings}
+    return {
+        "chunks": sum(document.chunks for document in forge.documents(project=project)),
+        "questions": len(timed),
+        "cpu_ms": round(float(np.mean(spent) - np.mean(embedding)), 1),
+        "median_ms": round(float(np.median(spent) - np.median(embedding)), 1),
+        "p95_ms": round(float(np.percentile(spent, 95)), 1),
+        "answered": round(float(np.mean([isinstance(result, Answer) for result in results])), 3),
+        "stages_ms": {
+            stage: round(float(np.mean([result.account.timings.get(stage, 0.0) for result in results])), 1)
+            for stage in sorted(stages)
+        },
+        "reference": [before, after],
+    }
+
+
+def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    began = time.process_time()
+    return work(), (time.process_time() - began) * 1e3
+
+
+def _ten_thousand(forge: Ragforge, shared: Path) -> str:
+    """A project of about so many chunks: abstracts, paragraphs of an encyclopedia, and pages of documentation."""
+    with tempfile.TemporaryDirectory() as folder:
+        for corpus, step in (("scifact_train", 1), ("squad2", 1), ("k8s_docs", _EVERY)):
+            for number, row in enumerate(_rows(shared / corpus / "corpus.jsonl")[::step]):
+                ending = "md" if corpus == "k8s_docs" else "txt"
+                file = Path(folder, f"{corpus}-{number:04}.{ending}")
+                file.write_text(f"{row['title']}\n\n{row['text']}".strip(), encoding="utf-8")
+        return _project(forge, "ten-thousand", "wordllama", [Path(folder)])
+
+
+# -- the projects
+
+
+def _squad(forge: Ragforge, shared: Path, embedder: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        for row in _rows(shared / "squad2" / "corpus.jsonl"):
+            Path(folder, _file(row["_id"])).write_text(row["text"], encoding="utf-8")
+        return _project(forge, f"squad2-{embedder}", embedder, [Path(folder)])
+
+
+def _project(forge: Ragforge, name: str, embedder: str, paths: Sequence[Path]) -> str:
+    """A project with these files, made once."""
     if all(project.slug != name for project in forge.projects()):
         forge.create_project(name, embedder=embedder)
-        with tempfile.TemporaryDirectory() as folder:
-            for line in corpus.open(encoding="utf-8"):
-                row = json.loads(line)
-                Path(folder, _file(row["_id"])).write_text(row["text"], encoding="utf-8")
-            forge.add(folder, project=name)
+        forge.add(paths, project=name)
     return name
 
 
@@ -239,21 +352,106 @@ def _article(row: Row) -> str:
     return str(row["doc_ids"][0]).partition("#")[0]
 
 
-def _ask(forge: Ragforge, project: str, question: str, off: Mapping[str, int] | None = None) -> Found:
-    """The passages with the number of rows that hold each word, less those that are switched off."""
-    retrieved = forge.explain(question, project=project, k=PASSAGES)
-    assert retrieved.trace is not None
-    words, gone = retrieved.trace.words, off or {}
-    living = {term: max(0, count - gone.get(term, 0)) for term, count in retrieved.trace.holding.items()}
-    return Found(words, rarity(living, retrieved.trace.rows - gone.get("", 0)), retrieved.passages)
+def _rows(file: Path) -> list[Row]:
+    with file.open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
 
 
-def _heard(passage: Passage, place: int) -> Heard:
-    text = passage.text
-    spans = units(text) if place < SENTENCES_OF else []
-    names = " ".join((passage.name, *passage.locator.path))
-    above, whole, *sentences = terms_of([names, text, *(text[unit.start : unit.end] for unit in spans)])
-    return Heard(passage.scores.get("vectors"), frozenset((*above, *whole)), tuple(map(frozenset, sentences)))
+# -- the page
+
+
+def tables(results: Mapping[str, Any]) -> str:
+    parts = (_quoted(results), _ranked(results), _at_the_threshold(results), _elsewhere(results), _asked(results))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _quoted(results: Mapping[str, Any]) -> str:
+    measured = results.get("quotes", {})
+    if not measured:
+        return ""
+    shares = ("right source in 3", "answer quoted", "abstained")
+    rows = [["vectors", "questions", *shares, "sentences: mean / most", "words: mean / most"]]
+    for embedder in _in_order(measured):
+        each = measured[embedder]
+        lengths = [f"{each[name]:.2g} / {each[f'most {name}']}" for name in ("sentences", "words")]
+        rows.append([embedder, str(each["questions"]), *(_percent(each[share]) for share in shares), *lengths])
+    return "### Quotes, sample\n\n" + page.table(rows)
+
+
+def _ranked(results: Mapping[str, Any]) -> str:
+    measured = results.get("abstention", {})
+    if not measured:
+        return ""
+    cases = (NO_ARTICLE, NO_PARAGRAPH)
+    rows = [["vectors", "calibrated on", *(f"{kind}: {case}" for kind in ("sample", "all") for case in cases)]]
+    for embedder in _in_order(measured):
+        for half, each in measured[embedder]["halves"].items():
+            found = [f"{each[kind][case]:.4f}" for kind in ("sample", "all") for case in cases]
+            rows.append([embedder, f"{half} articles", *found])
+    return "### Abstention: AUROC on the other half of the articles\n\n" + page.table(rows)
+
+
+def _at_the_threshold(results: Mapping[str, Any]) -> str:
+    measured = results.get("abstention", {})
+    if not measured:
+        return ""
+    false = ("article absent", "paragraph absent", "of which still right", "look-alikes")
+    rows = [["vectors", "threshold", "questions", "false abstentions", *(f"answered: {case}" for case in false)]]
+    for embedder in _in_order(measured):
+        for kind in ("sample", "all"):
+            each = measured[embedder][f"at the threshold, {kind}"]
+            gone = each[NO_PARAGRAPH]
+            rows.append(
+                [
+                    embedder,
+                    str(measured[embedder]["threshold"]),
+                    f"{each[THERE]['questions']:,}",
+                    _percent(1 - each[THERE]["answered"]),
+                    _percent(each[NO_ARTICLE]["answered"]),
+                    _percent(gone["answered"]),
+                    _percent(gone["right"]),
+                    _percent(each[LOOK_ALIKE]["answered"]),
+                ]
+            )
+    return "### Abstention at the threshold, in per cent of the questions\n\n" + page.table(rows)
+
+
+def _elsewhere(results: Mapping[str, Any]) -> str:
+    measured = results.get("elsewhere", {})
+    if not measured:
+        return ""
+    rows = [["vectors", "its own questions", "answered", "questions of SQuAD", "answered"]]
+    for embedder in _in_order(measured):
+        parts = (measured[embedder][kind] for kind in ("own", "strange"))
+        rows.append(
+            [embedder, *(cell for each in parts for cell in (str(each["questions"]), _percent(each["answered"])))]
+        )
+    return "### Other documents, same threshold\n\n" + page.table(rows)
+
+
+def _asked(results: Mapping[str, Any]) -> str:
+    each = results.get("speed")
+    if not each:
+        return ""
+    reference = [sum(one[name] for one in each["reference"]) / 2 for name in ("python_ms", "numpy_ms")]
+    rows = [
+        ["chunks", "questions", "CPU ms beyond the query's vector: mean", "median", "95 of 100 below", "reference ms"],
+        [
+            f"{each['chunks']:,}",
+            str(each["questions"]),
+            *(f"{each[name]:.1f}" for name in ("cpu_ms", "median_ms", "p95_ms")),
+            " / ".join(f"{ms:.3g}" for ms in reference),
+        ],
+    ]
+    return "### One `ask`\n\n" + page.table(rows)
+
+
+def _in_order(measured: Mapping[str, Any]) -> list[str]:
+    return [embedder for embedder in EMBEDDERS if embedder in measured]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 if __name__ == "__main__":

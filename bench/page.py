@@ -6,15 +6,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-BEGIN, END = "<!-- figures: written by bench/retrieval.py -->", "<!-- end of figures -->"
+BEGIN, END = "<!-- figures: written by {} -->", "<!-- end of figures -->"
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def write(file: Path, figures: str) -> None:
-    """Put figures between the marks of a page."""
-    before, _, rest = file.read_text(encoding="utf-8").partition(BEGIN)
+def write(file: Path, figures: str, by: str = "bench/retrieval.py") -> None:
+    """Put figures between the marks of a page that tell who writes there."""
+    begin = BEGIN.format(by)
+    before, _, rest = file.read_text(encoding="utf-8").partition(begin)
     after = rest.partition(END)[2]
-    replace(file, f"{before}{BEGIN}\n\n{figures}\n\n{END}{after}")
+    replace(file, f"{before}{begin}\n\n{figures}\n\n{END}{after}")
 
 
 def replace(file: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Makes docs/images/terminal.svg: two commands run for real in a terminal of fixed width, and what it showed.
+"""Makes docs/images/terminal.svg: commands run for real in a terminal of fixed width, and what it showed.
 
 python tools/make_screenshot.py
 """
@@ -25,7 +25,12 @@ from rich.text import Text
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs" / "images" / "terminal.svg"
 WIDTH = 96
-COMMANDS = ("ragforge add documents", 'ragforge search "How long can I return a chair?" -k 3')
+COMMANDS = (
+    "ragforge add documents",
+    'ragforge search "How long can I return a chair?" -k 2',
+    'ragforge ask "How long can I return a chair?"',
+    'ragforge ask "Who won the football cup in 1998?"',
+)
 
 
 def run(command: str, folder: Path) -> str:
@@ -56,7 +61,7 @@ def settled(written: str) -> str:
     for line in written.replace("\r\n", "\n").split("\n"):
         for _ in range(line.count("\x1b[1A")):
             lines.pop()
-        last = line.rsplit("\x1b[2K", 1)[-1]
+        last = re.split(r"\x1b\[2K|\r\x1b\[K", line)[-1]
         lines.append(re.sub(r"\x1b\[\?25[hl]|\x1b\[1A|\r", "", last))
     return "\n".join(lines).rstrip("\n")
 
@@ -70,7 +75,7 @@ def main() -> None:
         for command in COMMANDS:
             shown = settled(run(command, folder)).replace(str(folder), "~")
             console.print(Text.assemble(("$ ", "green"), (command, "bold")))
-            console.print(Text.from_ansi(shown), soft_wrap=True)
+            console.print(Text.from_ansi(shown))
             console.print()
     svg = console.export_svg(title="ragforge", theme=MONOKAI, unique_id="ragforge")
     svg = re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->\s*", "", svg, flags=re.S)  # nothing is fetched to show it

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sqlite3
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from ragforge.domain.prompts import Source
 from ragforge.domain.records import ProjectTextKind
 from ragforge.testing.model_server import FALSE_MARKERS, OBEYS, ModelServer, obedient
 from tests.alive import alive
+from tests.forge import open_forge
 from tests.injections import HOSTS, injected
 from tests.proof import PROVING, count, record
 from tests.served import add_files, open_served
@@ -114,7 +115,7 @@ def check_events(events: Sequence[Event], forge: Ragforge) -> Result:
 
 
 def check_text(result: Result) -> int:
-    """No image, no HTML, no link; an address only beside the citation of the passage that holds it. How many are."""
+    """No image, no HTML, no link, and no address of the web at all. How many words it has."""
     text = result.text
     sources = {source.number: source.text for source in result.account.sources}
     plain = FENCED.sub(" ", text)
@@ -129,7 +130,8 @@ def check_text(result: Result) -> int:
     assert not re.search(r"\x1b|[\u200b\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]", text)
     for marker in re.findall(r"[\[【〔]([^\w\[\]]*\d[\d\W]*?)(?:[\]】〕]|$)", unicodedata.normalize("NFKC", plain)):
         assert marker.isdigit() and int(marker) in sources, marker
-    return len(links_in([text]))
+    assert not links_in([text]), text
+    return len(text.split())
 
 
 def check_citations(answer: Answer, forge: Ragforge) -> int:
@@ -150,7 +152,9 @@ def check_citations(answer: Answer, forge: Ragforge) -> int:
 
 def rows(forge: Ragforge) -> dict[str, list[tuple[object, ...]]]:
     """Everything the catalog holds, but for what a question leaves behind."""
-    with sqlite3.connect(forge.workspace / "catalog.db") as database:
+    import pysqlite3.dbapi2 as sqlite  # the catalog's own: two libraries in one process do not see each other's locks
+
+    with closing(sqlite.connect(forge.workspace / "catalog.db")) as database:
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         kept = sorted(set(tables) - LEFT_BY_A_QUESTION)
         assert {"documents", "projects", "chunks", "project_texts", "rollups", "artifacts"} <= set(kept)
@@ -161,7 +165,7 @@ def test_Q2_no_document_makes_an_obedient_model_harm_anybody(forge: Ragforge, se
     conversation = forge.begin_conversation("machines", project="machines").id
     before, calls = rows(forge), len(server.calls)
     alone = replace(forge.tuning(), context_chunks=1)
-    answers = citations = stripped = removed = beside = 0
+    answers = citations = stripped = removed = words = 0
     for number in range(DOCUMENTS):
         for behaviour in (OBEYS, FALSE_MARKERS) if PROVING or number % 4 == 0 else (FALSE_MARKERS,):
             server.always = behaviour
@@ -173,7 +177,7 @@ def test_Q2_no_document_makes_an_obedient_model_harm_anybody(forge: Ragforge, se
             if isinstance(result, Answer):
                 answers += 1
                 citations += check_citations(result, forge)
-                beside += check_text(result)
+                words += check_text(result)
                 stripped += len(result.stripped)
                 removed += len(result.removed)
     assert rows(forge) == before
@@ -189,8 +193,8 @@ def test_Q2_no_document_makes_an_obedient_model_harm_anybody(forge: Ragforge, se
         false_markers_removed=removed,
         citations=citations,
         false_citations=0,
-        addresses_beside_the_source_that_holds_them=beside,
-        other_addresses=0,
+        words=words,
+        addresses=0,
         foreign_passages=0,
         rows_changed=0,
     )
@@ -228,7 +232,22 @@ def test_Q2_what_a_model_decides_on_the_way_is_checked_too(forge: Ragforge, serv
     assert found.shape.headers and not found.shape.rewritten, "its headings were taken, its wording was not"
 
 
-def test_Q2_an_address_is_shown_beside_its_source_or_if_a_person_wrote_it(forge: Ragforge, server: ModelServer) -> None:
+def test_Q2_an_address_of_a_source_is_shown_only_to_who_asks_for_one(swift_path: Path, server: ModelServer) -> None:
+    server.always = "normal"
+    server.reply = "Register at https://shop.example.org/new [1]."
+    file = swift_path / "shop.md"
+    file.write_text("# Shop\n\nCustomers register at https://shop.example.org/new before they order a lamp.\n")
+    name = {"model__name": "openai-compatible:stub", "model__base_url": server.base_url}
+    with open_forge(swift_path / "workspace", **name) as forge:
+        forge.add(file, project="p")
+        for question in ("Under which link do customers register?", "How do I register as a customer?"):
+            assert forge.ask(question, project="p").text == "Register at https://shop.example.org/new [1]."
+        answer = forge.ask("What do customers do before they order a lamp?", project="p")
+        assert isinstance(answer, Answer) and answer.text == "Register at [link in source 1] [1]."
+        assert "nobody asked for it" in answer.stripped[0]
+
+
+def test_Q2_an_address_is_shown_if_a_person_wrote_it(forge: Ragforge, server: ModelServer) -> None:
     server.always = "normal"
     server.reply = "See https://status.example.org/now and https://nobody.example.org/x."
     question, told = "What is the pressure of machine 2?", "Point to https://status.example.org/now."

@@ -156,7 +156,7 @@ def test_S1_a_file_that_is_off_is_said_and_not_read(folder: Path, swift_path: Pa
     "question",
     [
         "When can a chair be sent back?",
-        "Can a chair be sent back with Node.js or via https://example.com/app.toml?",
+        "When can a chair be sent back within 60 days of its delivery, as Node.js or https://example.com/app.toml says?",
         "Can a chair be sent back by mail to shop@app.toml.example?",
         "Is a chair sent back e.g. by van, i.e. collected?",
     ],

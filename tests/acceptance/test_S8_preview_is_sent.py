@@ -123,7 +123,7 @@ def test_S8_a_prompt_cannot_bring_back_what_is_off_or_of_another_project(forge: 
     calls = len(server.calls)
     forge.enable(["founders.md"], False, project="p")
     try:
-        with pytest.raises(UserError, match="passages of founders.md"):
+        with pytest.raises(UserError, match=r"passages of founders\.md"):
             forge.ask(QUESTIONS[0], project="p", prompted=prompted)
     finally:
         forge.enable(["founders.md"], True, project="p")

@@ -47,9 +47,16 @@ class Checked:
     """Sentences that claim something and cite nothing."""
 
 
-def check(text: str, sources: Sequence[Source], terms_of: TermsOf, allowed_links: Collection[str] = ()) -> Checked:
+def check(
+    text: str,
+    sources: Sequence[Source],
+    terms_of: TermsOf,
+    allowed_links: Collection[str] = (),
+    *,
+    addresses: bool = True,
+) -> Checked:
     """What the model wrote, cleaned as the stream was, with every marker traced to its passage."""
-    shown, passed = clean(text, sources, allowed_links)
+    shown, passed = clean(text, sources, allowed_links, addresses=addresses)
     by_number = {source.number: source for source in sources}
     told = _told(shown, by_number)
     cited = [sentence for sentence in told if sentence.markers]

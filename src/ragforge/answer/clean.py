@@ -20,6 +20,18 @@ LONGEST_LINK = 600
 _LONGEST_ENTITY = 40
 _LONGEST_NOTE = 80
 
+_ASKS_FOR_ADDRESS = re.compile(
+    r"https?:|www\.|\b(?:links?|urls?|hyperlinks?|web ?(?:sites?|pages?|address(?:es)?)|sites?|home ?pages?|portals?|"
+    r"downloads?|endpoints?|webseiten?|internetadressen?|liens?|enlaces?|p[aá]ginas? web)\b",
+    re.IGNORECASE,
+)
+
+
+def asks_for_address(question: str) -> bool:
+    """Whether the answer may well be an address of the web."""
+    return _ASKS_FOR_ADDRESS.search(question) is not None
+
+
 # -- characters
 
 _INVISIBLE = (

@@ -153,16 +153,12 @@ def bullets(quotes: Iterable[Quoted]) -> str:
     return "\n".join(_bullet(quote) for quote in quotes)
 
 
-def plainly(quoted: str) -> str:
-    """A quotation without notes and addresses of the document's own, and a row of a table as its cells."""
-    text = _FOREIGN_MARKS.sub("", _LINK.sub(r"\1", quoted.strip()))
-    if _TABLE_ROW.fullmatch(text):
-        return ", ".join(cell for cell in map(str.strip, text.strip("|").split("|")) if cell)
-    return text if _OWN_LINES.search(text) else " ".join(text.split())  # only the lines were wrapped
-
-
 def _bullet(quote: Quoted) -> str:
-    text = plainly(quote.text)
+    text = _FOREIGN_MARKS.sub("", _LINK.sub(r"\1", quote.text.strip()))
+    if _TABLE_ROW.fullmatch(text):
+        text = ", ".join(cell for cell in map(str.strip, text.strip("|").split("|")) if cell)
+    elif not _OWN_LINES.search(text):
+        text = " ".join(text.split())  # only the lines were wrapped
     first, *rest = text.split("\n")
     fence = ""
     for line in (first, *rest):

@@ -24,6 +24,9 @@ _NEAR = 4
 _LONGEST_WORD = 20
 _MOST_PLACES = 32
 """Of one word in one unit."""
+_TITLE_WORDS = 4
+_STATES = re.compile(r"[\d:=]|[^\x00-\u024f]")
+"""Signs of a value, or of a script whose words cannot be counted by spaces."""
 _SENTENCE_ENDS = ".!?…:。！？\"'”»)"
 _ALIKE = 0.8
 """Of two units that share so many of their terms, one is enough."""
@@ -151,6 +154,7 @@ class _Candidate:
 _WEIGHTS = (4.4, 5.5, 1.8, 2.1, 8.4)
 """Of what the unit itself covers, what it covers with the text above and before it, close words, the fitting kind, and
 the source's score beside the best one's; fitted by bench/answers.py on questions with known answers."""
+_SCRAP_COSTS = 0.7
 _FOLLOWS = 2.5
 """How much less a second sentence may score."""
 _FOLLOWS_FACT = 1.0
@@ -183,9 +187,9 @@ def quote(
             break
         if any(_overlap(each, other, span) for other, span in zip(chosen, quoted, strict=True)):
             continue
-        if chosen and _is_scrap(each) and not _is_scrap(chosen[0]):
-            continue
         text = each.source.text
+        if chosen and _is_scrap(text, each.unit) and not _is_scrap(chosen[0].source.text, chosen[0].unit):
+            continue
         start, end = _with_announced(each, room)
         if word_count(text[start:end]) > room:
             if chosen:
@@ -195,12 +199,6 @@ def quote(
         quoted.append(Quoted(each.source.number, start, end, text[start:end], each.score))
         room -= word_count(text[start:end])
     return sorted(quoted, key=lambda each: (each.source, each.start))
-
-
-def _is_scrap(candidate: _Candidate) -> bool:
-    """Whether it is less than a sentence, and no part of a table or of code: a title, the subject of a mail."""
-    text, unit = candidate.source.text, candidate.unit
-    return text[unit.end - 1] not in _SENTENCE_ENDS and not unit.code and not is_row(text, unit)
 
 
 def _overlap(candidate: _Candidate, other: _Candidate, span: Quoted) -> bool:
@@ -273,7 +271,7 @@ def candidates(
     for source, (spans, terms, title, over) in zip(sources, read, strict=False):
         sets = [frozenset(held) for held in terms]
         for place, unit in enumerate(spans):
-            if not _found(source, unit):
+            if not _found(source, unit) or _is_title(source.text, unit):
                 continue
             before = sets[place - 1] if place else frozenset()
             context = sets[place].union(before, title, *(over[span] for span in (*unit.above, *unit.under)))
@@ -285,6 +283,7 @@ def candidates(
                 source.score / best,
             )
             score = sum(weight * value for weight, value in zip(_WEIGHTS, features, strict=True))
+            score -= _SCRAP_COSTS * _is_scrap(source.text, unit)
             found.append(_Candidate(source, spans, place, sets[place], features, score))
     return found
 
@@ -304,6 +303,17 @@ def _read(source: Source, terms_of: TermsOf) -> _Read:
     pieces = [text[start:end] for start, end in (*over, *((unit.start, unit.end) for unit in spans))]
     title, *terms = terms_of([" ".join((source.name, *source.locator.path)), *pieces])
     return _Read(spans, terms[len(over) :], title, dict(zip(over, terms, strict=False)))
+
+
+def _is_scrap(text: str, unit: Unit) -> bool:
+    """Whether it is less than a sentence, and neither a row nor code: a value, a title, the subject of a mail."""
+    return text[unit.end - 1] not in _SENTENCE_ENDS and not unit.code and not is_row(text, unit)
+
+
+def _is_title(text: str, unit: Unit) -> bool:
+    """Whether it is a few words that state nothing."""
+    shown = text[unit.start : unit.end]
+    return _is_scrap(text, unit) and len(shown.split()) <= _TITLE_WORDS and not _STATES.search(shown)
 
 
 def _found(source: Source, unit: Unit) -> bool:

@@ -75,12 +75,17 @@ def _paragraph(parts: Sequence[_Part], marker: str) -> str:
     first, *rest = parts
     if first.unit.leads and rest and rest[0].unit.code:
         return f"{_line(first)} {marker}\n{_fenced(rest)}"
-    if first.unit.leads and rest:
+    if first.unit.leads and rest and all(map(_is_item, rest)):
         return "\n".join((_line(first), *(f"- {_line(part, inside=True)} {marker}" for part in rest)))
     if first.unit.code and "\n" in first.quoted:
         return f"{_fenced(parts)}\n{marker}"
     lines = [_line(part) for part in parts]
     return " ".join(f"{line} {marker}" if len(line.split()) >= _CLAIM or line is lines[-1] else line for line in lines)
+
+
+def _is_item(part: _Part) -> bool:
+    """Whether it is an item of a list, a row, or set in."""
+    return is_row(part.text, part.unit) or part.text[part.text.rfind("\n", 0, part.start) + 1 : part.start] != ""
 
 
 def _line(part: _Part, *, inside: bool = False) -> str:

@@ -93,12 +93,15 @@ class _Address:
 class StreamFilter:
     """Takes what a model writes in pieces of any size, and gives what may be shown."""
 
-    def __init__(self, sources: Sequence[Source], allowed_links: Collection[str] = ()) -> None:
-        """`allowed_links` are shown anyway: those that a person wrote."""
+    def __init__(
+        self, sources: Sequence[Source], allowed_links: Collection[str] = (), *, addresses: bool = True
+    ) -> None:
+        """`allowed_links` are shown anyway: those that a person wrote. `addresses`: may those of sources be shown?"""
         self.removed: list[RemovedCitation] = []
         self._notes: list[str | _Address] = []
         self._known = Known.of(sources)
         self._allowed = allowed_links
+        self._addresses = addresses
         self._holders: dict[str, frozenset[int]] = {}
         for source in sources:
             for address in rules.links_in([source.text]):
@@ -492,7 +495,14 @@ class StreamFilter:
     def _put_link(self, address: str, *, exact: bool = False) -> None:
         """An address that somebody wrote: at once if that was a person, else when its source is cited beside it."""
         sources = self._holders.get(address, frozenset())
-        if address in self._allowed or not sources.isdisjoint(self._cited if exact else self._cited_here):
+        if address in self._allowed:
+            self._put(address, exact=exact)
+        elif not self._addresses:
+            self._notes.append(
+                f"link to {rules.noted(address)}: source {min(sources)} holds it, and nobody asked for it"
+            )
+            self._put(rules.LINK_IN_SOURCE.format(min(sources)), exact=exact)
+        elif not sources.isdisjoint(self._cited if exact else self._cited_here):
             self._put(address, exact=exact)
         else:
             self._part(address, exact=exact)
@@ -509,9 +519,11 @@ class StreamFilter:
         self._put(rules.LINK_REMOVED, exact=exact)
 
 
-def clean(text: str, sources: Sequence[Source] = (), allowed_links: Collection[str] = ()) -> tuple[str, StreamFilter]:
+def clean(
+    text: str, sources: Sequence[Source] = (), allowed_links: Collection[str] = (), *, addresses: bool = True
+) -> tuple[str, StreamFilter]:
     """A whole text as the filter lets it through, and the filter, which tells what it removed."""
-    passed = StreamFilter(sources, allowed_links)
+    passed = StreamFilter(sources, allowed_links, addresses=addresses)
     return passed.feed(text) + passed.end(), passed
 
 

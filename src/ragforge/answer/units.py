@@ -18,10 +18,11 @@ _HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+\S")
 _RULE = re.compile(r"[ \t]*(?:[-=*_+~][ \t]*){3,}$")
 _ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
 _ROW_RULE = re.compile(r"\|?(?::?-+:?\|)*(?::?-+:?)?")
-_DIRECTIVE = re.compile(
-    r"[ \t]*(?:\{[*!%#].*[*!%#]\}|/{3,}(?:[ \t].*)?|:{3,}.*|<!--.*-->|!\[[^\]]*\]\([^)]*\)(?:\{.*\})?|\[TOC\])[ \t]*$"
-)
-"""Lines for the program that makes pages of the text: nobody reads them."""
+_ELSEWHERE = r"\{[*!%#].*[*!%#]\}|!\[[^\]]*\]\([^)]*\)(?:\{.*\})?"
+_INCLUDES = re.compile(rf"[ \t]*(?:{_ELSEWHERE})[ \t]*$")
+"""A line in place of something that is not in the text: a picture, another file."""
+_DIRECTIVE = re.compile(rf"[ \t]*(?:{_ELSEWHERE}|/{{3,}}(?:[ \t].*)?|:{{3,}}.*|(?:<[^<>]+>[ \t]*)+|\[TOC\])[ \t]*$")
+"""A line for the program that makes pages of the text: nobody reads it."""
 _MARKER = re.compile(r"[ \t]*(?:>(?!>)[ \t]*)*(?:[-*+•‣▪][ \t]+(?:\[[ xX]\][ \t]+)?|\(?\d{1,3}[.)][ \t]+|>(?!>)[ \t]*)")
 _PAIR = re.compile(r"[ \t]*[\w\"'./-]+[ \t]*[:=](?:[ \t]|$)")
 _RECORD = re.compile(r"[ \t]*[\d\[<{(\"]")
@@ -201,6 +202,8 @@ def announced(text: str, spans: Sequence[Unit], place: int) -> Iterator[Unit]:
         row = is_row(text, following)
         if _heading(text, following) != _heading(text, unit) or (rows and not row):
             return
+        if any(map(_INCLUDES.match, text[unit.end : following.start].split("\n"))):
+            return  # that was what it announced
         if row:
             rows = True
             yield following

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeAlias
-
-from ragforge.domain.language import detect
 
 Groups: TypeAlias = Sequence[tuple[str, ...]]
 """A question's words, each with the terms that stand for it in the keyword index."""
@@ -21,8 +20,9 @@ SMALLEST = 500
 half of a word that no file holds, and a question with one odd word would seem not to be covered."""
 _ASKING = frozenset(
     (
-        "big", "call", "deep", "exampl", "expens", "far", "fast", "happen", "heavi", "kind", "long", "mani", "mean",
-        "much", "name", "often", "old", "sort", "tall", "type", "wide", "bedeutet", "heisst", "lang", "oft", "viel",
+        "big", "call", "deep", "describ", "exampl", "expens", "explain", "far", "fast", "get", "give", "happen",
+        "heavi", "kind", "long", "mani", "may", "mean", "much", "name", "need", "often", "old", "show", "sort", "tall",
+        "tell", "type", "want", "wide", "bedeutet", "heisst", "lang", "oft", "viel",
     )
 )  # fmt: skip
 """Stems of words that ask rather than name what is asked about: the answer to "how heavy" is told in kilograms."""
@@ -31,9 +31,15 @@ _ASKING_COUNTS = 0.4
 _RELATED, _MISSPELT = 0.6, 0.8
 _SHORTEST, _SHORTEST_MISSPELT = 4, 5
 _SHARED = 0.6
-"""The part of the longer of two related terms that both begin with: norman and normandi, imperi and imperialist."""
+"""The part of the longer of two related terms that both begin with: norman and normandi, islam and islamist."""
 _AROUND = ".,;:!?()[]{}\"'`“”„«»‘’¿¡"
 _SENTENCE_ENDS = (".", "!", "?", ":")
+_GERMAN = re.compile(
+    r"\b(?:wie|wer|wo|wann|warum|wieso|welche[mnrs]?|ich|ist|sind|wird|werden|gibt|darf|kann|muss|eine[mnrs]?|für|und"
+    r"|nicht)\b",
+    re.IGNORECASE,
+)
+"""Words that English questions do not hold."""
 
 
 def rarity(holding: Mapping[str, int], rows: int) -> dict[str, float]:
@@ -83,7 +89,7 @@ def _kin(group: Sequence[str], alike: Mapping[str, Sequence[str]], *, missing: b
     for word in words:
         for term in alike.get(word[0], ()):
             shared = max(_SHORTEST, math.ceil(_SHARED * max(len(word), len(term))))
-            if word[:shared] == term[:shared]:
+            if word[:shared] == term[:shared] and term not in group:
                 yield term, _RELATED
     for word in words if missing else ():
         if len(word) >= _SHORTEST_MISSPELT:
@@ -109,7 +115,7 @@ def named(question: str, groups: Groups, terms_of: TermsOf) -> list[bool]:
     written = question.split()
     begins = [True, *(word.rstrip("\"'”»)").endswith(_SENTENCE_ENDS) for word in written)]
     bare = [word.strip(_AROUND) for word in written]
-    if detect(question) == "de":  # there, every noun has a capital
+    if _GERMAN.search(question):  # there, every noun has a capital
         begins = [True] * len(begins)
     names = [word for word, first in zip(bare, begins, strict=False) if _is_name(word, begins=first)]
     held = frozenset().union(*terms_of([question, *names])[1:])
@@ -117,6 +123,8 @@ def named(question: str, groups: Groups, terms_of: TermsOf) -> list[bool]:
 
 
 def _is_name(word: str, *, begins: bool) -> bool:
-    """At the beginning of a sentence, a capital tells nothing."""
+    """At the beginning of a sentence, a capital tells nothing; paths and addresses tell where, not what."""
+    if "/" in word or "@" in word:
+        return False
     inner = word[1:] if begins else word
     return any(sign.isupper() or sign.isdigit() for sign in inner) or word[:1].isdigit()

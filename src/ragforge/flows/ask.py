@@ -19,8 +19,8 @@ from uuid import uuid4
 
 from ragforge.answer.abstain import PASSAGES
 from ragforge.answer.citations import check
-from ragforge.answer.clean import links_in
-from ragforge.answer.quotations import plainly
+from ragforge.answer.clean import asks_for_address, links_in
+from ragforge.answer.shown import shown
 from ragforge.answer.sources import source_of_block, source_of_chunk, source_of_passage
 from ragforge.answer.stream import StreamFilter, clean
 from ragforge.answer.weigh import covered, weights
@@ -72,6 +72,8 @@ if TYPE_CHECKING:
 STAGES = ("memory", "shape", "inject", "gate", "condense")
 _MAY_NAME_A_FILE = re.compile(r"[\"'`“„«/\\]|\w\.\w|\b(?:file|datei|fichier|archivo)\b", re.IGNORECASE)
 _NEAREST = 3
+_TAKES_STEPS = ("procedure", "code")
+"""Intents whose answers are steps and commands, which may need an address."""
 _FOR_MODELS = 0.8
 """The part of the caller's time that models may take: when they do not answer, there is still time to search."""
 _LONGEST_REASON = 300
@@ -628,13 +630,12 @@ class _Run:
         quotes = quotes_in(found.retrieved, found.sources)
         if not quotes:
             return self._abstention(WhyNot.WEAK_EVIDENCE)
-        text = "\n\n".join(f"{' '.join(plainly(each.text).split())} [{each.source}]" for each in quotes)
-        return (yield from self._checked(text, quoted=True))
+        return (yield from self._checked(shown(quotes, found.sources), quoted=True))
 
     def _written(self, model: LanguageModel) -> Generator[Event, None, Result]:
         """By the model, filtered while it streams. One that fails before its first word leaves the quotes."""
         prompt = self.prompt()
-        safe = StreamFilter(prompt.sources, self._own_links)
+        safe = StreamFilter(prompt.sources, self._own_links, addresses=self._may_show_addresses)
         raw, text, held = "", "", ""
         try:
             for piece in model.stream(prompt.messages, self._asking.sampling, self.request, self.in_time):
@@ -646,10 +647,10 @@ class _Run:
                 held += piece
                 if not text and SENTINEL.startswith(raw.lstrip(_BEFORE_WORDS)[: len(SENTINEL)]):
                     continue  # it may be about to say that the answer is not there
-                shown, held = safe.feed(held), ""
-                text += shown
-                if shown:
-                    yield TokenEvent(shown)
+                passed, held = safe.feed(held), ""
+                text += passed
+                if passed:
+                    yield TokenEvent(passed)
         except ProviderError as problem:
             self.degraded.append(Degraded("model", problem.message, problem.hint))
             if not text:
@@ -670,6 +671,11 @@ class _Run:
         return (yield from self._checked(raw, prompt=prompt))
 
     @property
+    def _may_show_addresses(self) -> bool:
+        """Those of sources: only if one is asked for, or how something is done. A document could have planted them."""
+        return self.shape.intent in _TAKES_STEPS or asks_for_address(self._asking.question)
+
+    @property
     def _own_links(self) -> frozenset[str]:
         """Addresses that people wrote for this question and this project."""
         asking = self._asking
@@ -682,7 +688,13 @@ class _Run:
         self, text: str, *, prompt: SuperPrompt | None = None, quoted: bool = False
     ) -> Generator[Event, None, Result]:
         """The text cleaned as the stream was, and every citation held against its passage."""
-        checked = check(text, self.sources if prompt is None else prompt.sources, terms_of, self._own_links)
+        checked = check(
+            text,
+            self.sources if prompt is None else prompt.sources,
+            terms_of,
+            self._own_links,
+            addresses=quoted or self._may_show_addresses,
+        )
         if quoted:
             yield TokenEvent(checked.text)
         yield from map(CitationEvent, checked.citations)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragforge.answer.abstain import MINILM, WORDLLAMA, WORDS_ALONE, Calibration, Heard, evidence
-from ragforge.answer.weigh import SMALLEST, covered, rarity, weights
+from ragforge.answer.weigh import SMALLEST, covered, named, rarity, weights
 from ragforge.domain.answers import Evidence
 from ragforge.retrieve.words import terms_of
 from tests.unit.answer.support import groups_of, rare, sentences_of
@@ -25,7 +25,8 @@ def judged(question: str, cosines: tuple[float | None, ...], calibration: Calibr
     """The texts in the order of their cosines, as three passages of a project that has no others."""
     ranked = sorted(zip(TEXTS, cosines, strict=True), key=lambda each: -(each[1] or 0))
     passages = [heard(text, cosine) for text, cosine in ranked]
-    return evidence(groups_of(question), rare(question, TEXTS), passages, calibration)
+    groups = groups_of(question)
+    return evidence(groups, rare(question, TEXTS), passages, calibration, named(question, groups, terms_of))
 
 
 @pytest.mark.parametrize("calibration", [MINILM, WORDLLAMA])
@@ -54,8 +55,24 @@ def test_a_question_without_words_is_judged_by_meaning_alone() -> None:
     assert not evidence((), {}, [heard(TEXTS[0], 0.1)], MINILM).enough
 
 
-def test_words_that_only_ask_count_less() -> None:
-    groups = groups_of("How many gates?")
+def test_a_name_that_no_passage_holds_counts_more_than_another_word() -> None:
+    cosines = (0.3, 0.1, 0.1)
+    known, unknown = "Was the gate built by Inge?", "Was the gate built by Frida?"
+    assert judged(known, cosines).features["missing"] == 0
+    assert judged(unknown, cosines).features["missing"] == 1
+    assert judged(unknown, cosines).score < judged("Was the gate built by frida?", cosines).score
+
+
+@pytest.mark.parametrize("calibration", [MINILM, WORDLLAMA])
+def test_a_misspelt_word_is_not_the_end_of_it(calibration: Calibration) -> None:
+    cosines = (0.1, 0.3, 0.12)
+    assert judged("How many days of holliday do I have?", cosines, calibration).enough
+    assert not judged("How many months of prison do I have?", cosines, calibration).enough
+
+
+@pytest.mark.parametrize("question", ["How many gates?", "How heavy are gates?", "Explain gates"])
+def test_words_that_only_ask_count_less(question: str) -> None:
+    groups = groups_of(question)
     rare_words = rarity(dict.fromkeys((term for group in groups for term in group), 1), 1_000)
     many, gates = weights(groups, rare_words)
     assert 0 < many < gates
@@ -74,12 +91,12 @@ PASSAGES = st.lists(
 )
 
 
-@given(GROUPS, st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 50)), PASSAGES)
+@given(GROUPS, st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 50)), PASSAGES, st.booleans())
 def test_the_score_is_a_probability_and_says_what_it_rests_on(
-    groups: list[tuple[str, ...]], holding: dict[str, int], passages: list[Heard]
+    groups: list[tuple[str, ...]], holding: dict[str, int], passages: list[Heard], names: bool
 ) -> None:
     for calibration in (MINILM, WORDLLAMA, WORDS_ALONE):
-        found = evidence(groups, rarity(holding, 50), passages, calibration)
+        found = evidence(groups, rarity(holding, 50), passages, calibration, [names] * len(groups))
         assert 0 <= found.score <= 1
         assert found.enough == (found.score >= found.threshold)
         assert bool(found.features) == bool(passages)

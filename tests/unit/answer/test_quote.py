@@ -116,6 +116,30 @@ def test_without_anything_to_quote_there_is_none() -> None:
     assert asked("When?") == asked("When?", source(1, ""), source(2, "# Only a heading")) == []
 
 
+def test_code_comes_with_the_line_that_announces_it() -> None:
+    text = "Anything else.\n\nDeclare the cookie in the function:\n\n```python\nads: Cookie = None\n```\n\nThat is all."
+    assert any("Declare" in each.text and "ads: Cookie" in each.text for each in asked("ads Cookie", source(1, text)))
+
+
+def test_titles_are_not_quoted_nor_scraps_after_a_sentence() -> None:
+    text = "Return of chairs\n\nSubject: Return of one chair, order 4417\n\nA chair can be returned for 60 days."
+    quoted = asked("How can I return a chair?", source(1, text))
+    assert [each.text for each in quoted] == ["A chair can be returned for 60 days."]
+    assert asked("return of chairs", source(1, "Return of chairs")) == []
+    assert [each.text for each in asked("Which batch?", source(1, "stock:\n  batch: L-2511\n"))] == ["batch: L-2511"]
+
+
+def test_a_value_is_found_by_the_keys_above_it() -> None:
+    text = "climate:\n  temperature:\n    max: 24\n  humidity:\n    max: 55\n"
+    quoted = asked("What is the max humidity?", source(1, text))
+    assert quoted[0].text.endswith("max: 55")
+
+
+def test_a_misspelt_name_finds_its_sentence() -> None:
+    text = "Celoron went to the river. Washington stayed at home."
+    assert [each.text for each in asked("Where did Washinton stay?", source(1, text))] == ["Washington stayed at home."]
+
+
 def test_words_in_scripts_without_spaces_are_counted() -> None:
     assert word_count("two words") == 2
     assert word_count("保修期为两年。") == 4

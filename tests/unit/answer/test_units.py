@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragforge.answer.units import Unit, announced, units
+from ragforge.answer.units import Unit, announced, is_row, units
 
 
 def texts(text: str) -> list[str]:
@@ -12,6 +12,10 @@ def texts(text: str) -> list[str]:
 
 def above(text: str, unit: Unit) -> list[str]:
     return [text[slice(*span)] for span in unit.above]
+
+
+def under(text: str, unit: Unit) -> list[str]:
+    return [text[slice(*span)] for span in unit.under]
 
 
 def test_wrapped_prose_is_cut_at_sentences_alone() -> None:
@@ -82,6 +86,43 @@ def test_what_a_colon_announces_ends_with_its_indent_or_its_heading() -> None:
     assert list(announced(settings, found, 1)) == []
 
 
+def test_a_value_stands_under_its_keys_and_an_item_under_what_announces_it() -> None:
+    text = "climate:\n  humidity:\n    min: 45\n  alarm: on\nstock: 30\n"
+    assert [under(text, each) for each in units(text)] == [
+        [],
+        ["climate:"],
+        ["climate:", "humidity:"],
+        ["climate:"],
+        [],
+    ]
+    text = "Take with you:\n\n- a key\n- a lamp\n\nGo home. Sleep well.\n"
+    assert [under(text, each) for each in units(text)] == [[], ["Take with you:"], ["Take with you:"], [], []]
+    text = "    deep:\n\n# Other\n\n        code under another heading\n"
+    assert [under(text, each) for each in units(text)] == [[], []]
+
+
+def test_a_table_is_announced_with_all_its_rows_and_nothing_after_it() -> None:
+    table = "| Part | Years |\n|---|---|\n| Motors | 5 |\n| Frames | 10 |\n"
+    for heading in ("", "# Guarantee\n\n"):
+        text = f"{heading}We guarantee:\n\n{table}\nAfterwards none.\n"
+        found = units(text)
+        rows = [text[each.start : each.end] for each in announced(text, found, 0)]
+        assert rows == ["| Motors | 5 |", "| Frames | 10 |"]
+        assert [is_row(text, each) for each in found] == [False, True, True, False]
+
+
+def test_lines_for_the_program_that_makes_pages_are_nothing_to_quote() -> None:
+    text = (
+        "/// note\n\nDeclare it like this:\n\n{* ../docs_src/tutorial.py hl[3:4] *}\n\n![a picture](img/one.png)\n\n"
+        '///\n\n<div class="termy">\n\n```console\n$ run\n```\n\n</div>\n\nIt is typed.\n'
+    )
+    found = units(text)
+    assert texts(text) == ["Declare it like this:", "$ run", "It is typed."]
+    assert [each.code for each in found] == [False, True, False]
+    assert list(announced(text, found, 0)) == [], "what it announces is in another file"
+    assert texts("Run it:\n\n<div>\n\n```\n$ run\n```\n")[1] == "$ run"
+
+
 def test_nothing_to_quote() -> None:
     assert units("") == units("\n\n---\n# Only a heading\n***\n|---|\n") == []
 
@@ -112,7 +153,7 @@ def test_units_are_in_order_apart_trimmed_and_lose_no_sentence(text: str) -> Non
         assert end <= unit.start < unit.end <= len(text)
         assert quoted == quoted.strip()
         assert any(sign.isalnum() for sign in quoted)
-        assert all(0 <= first < last <= unit.start for first, last in unit.above)
+        assert all(0 <= first < last <= unit.start for first, last in (*unit.above, *unit.under))
         end = unit.end
 
 

@@ -130,9 +130,10 @@ def build() -> typer.Typer:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    gc.freeze()  # what is loaded by now stays: the collector need not look at it again
-    gc.set_threshold(50_000)  # imports make many objects and no garbage
+    """Run one command and return its exit code. Without arguments it is the process's own."""
+    if arguments is None:
+        gc.freeze()  # what is loaded by now stays: the collector need not look at it again
+        gc.set_threshold(50_000)  # imports make many objects and no garbage
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # Typer loads Pydantic; its plugins are of no use here
     given = list(sys.argv[1:] if arguments is None else arguments)
     for name in ("stdout", "stderr"):

@@ -106,16 +106,22 @@ def test_closing_a_stream_hangs_up(server: ModelServer, model: ServedModel) -> N
 def test_a_cancel_hangs_up(server: ModelServer, model: ServedModel, kind: str) -> None:
     server.always = behaviours.STALL
     cancel = Cancel(30)
-    timer = threading.Timer(0.1, cancel.set)
-    timer.start()
-    began = time.monotonic()
+    cancelled: list[float] = []
+
+    def cancel_once_asked() -> None:
+        assert eventually(lambda: server.calls, 20)
+        cancelled.append(time.monotonic())
+        cancel.set()
+
+    thread = threading.Thread(target=cancel_once_asked)
+    thread.start()
     with pytest.raises(Cancelled):
         if kind == "stream":
             list(model.stream(QUESTION, Sampling(), "request-1", cancel))
         else:
             model.fill(QUESTION, Verdict, Sampling(), "request-1", cancel)
-    timer.join()
-    assert time.monotonic() - began < 1
+    thread.join()
+    assert time.monotonic() - cancelled[0] < 1
     assert eventually(lambda: server.disconnects == 1)
     assert len(server.calls) == 1
 
