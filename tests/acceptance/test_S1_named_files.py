@@ -156,15 +156,15 @@ def test_S1_a_file_that_is_off_is_said_and_not_read(folder: Path, swift_path: Pa
     "question",
     [
         "When can a chair be sent back?",
-        "When can a chair be sent back within 60 days of its delivery, as Node.js or https://example.com/app.toml says?",
+        "Can a chair be sent back with Node.js or via https://example.com/app.toml?",
         "Can a chair be sent back by mail to shop@app.toml.example?",
         "Is a chair sent back e.g. by van, i.e. collected?",
     ],
 )
 def test_S1_what_is_no_file_injects_none(forge: Ragforge, served: ModelServer, question: str) -> None:
-    result = forge.ask(question, project="p")
-    assert not result.account.files and not any("file “" in notice for notice in result.account.notices)
-    assert not injected(served.calls[-1].prompt)
+    prompted = forge.prompt(question, project="p")
+    assert not prompted.account.files and not any("file “" in notice for notice in prompted.account.notices)
+    assert not injected("\n".join(message.text for message in prompted.prompt.messages))
 
 
 # -- whole, packed, or a narrower search
