@@ -395,8 +395,13 @@ def _at_the_threshold(results: Mapping[str, Any]) -> str:
     measured = results.get("abstention", {})
     if not measured:
         return ""
-    false = ("article absent", "paragraph absent", "of which still right", "look-alikes")
-    rows = [["vectors", "threshold", "questions", "false abstentions", *(f"answered: {case}" for case in false)]]
+    answered = (
+        "answered: article absent",
+        "answered: paragraph absent",
+        "of which still right",
+        "answered: look-alikes",
+    )
+    rows = [["vectors", "threshold", "questions", "false abstentions", *answered]]
     for embedder in _in_order(measured):
         for kind in ("sample", "all"):
             each = measured[embedder][f"at the threshold, {kind}"]

@@ -153,7 +153,7 @@ class _Candidate:
 
 _WEIGHTS = (4.4, 5.5, 1.8, 2.1, 8.4)
 """Of what the unit itself covers, what it covers with the text above and before it, close words, the fitting kind, and
-the source's score beside the best one's; fitted by bench/answers.py on questions with known answers."""
+the source's score beside the best one's; fitted on questions with known answers."""
 _SCRAP_COSTS = 0.7
 _FOLLOWS = 2.5
 """How much less a second sentence may score."""
@@ -191,6 +191,8 @@ def quote(
         if chosen and _is_scrap(text, each.unit) and not _is_scrap(chosen[0].source.text, chosen[0].unit):
             continue
         start, end = _with_announced(each, room)
+        if any(span.source == each.source.number and start < span.end and span.start < end for span in quoted):
+            start, end = each.unit.start, each.unit.end  # what it announces is quoted already
         if word_count(text[start:end]) > room:
             if chosen:
                 continue  # another that fits is better than half of this
@@ -306,8 +308,8 @@ def _read(source: Source, terms_of: TermsOf) -> _Read:
 
 
 def _is_scrap(text: str, unit: Unit) -> bool:
-    """Whether it is less than a sentence, and neither a row nor code: a value, a title, the subject of a mail."""
-    return text[unit.end - 1] not in _SENTENCE_ENDS and not unit.code and not is_row(text, unit)
+    """Whether it is less than a sentence, and neither a row, code nor a value below its key: the subject of a mail."""
+    return text[unit.end - 1] not in _SENTENCE_ENDS and not (unit.code or unit.under or is_row(text, unit))
 
 
 def _is_title(text: str, unit: Unit) -> bool:

@@ -29,8 +29,10 @@ _RECORD = re.compile(r"[ \t]*[\d\[<{(\"]")
 _SPEAKER = re.compile(r"[^\W\d_][\w.'-]*(?: [^\W\d_][\w.'-]*){0,3}: ")
 _CODE = re.compile(
     r"""[=;{}()\[\],][ \t]*$ | [ ]=[ ] | ^[ \t]*(?:>>>|\$|@|//|\#!|\"\"\")
-      | ^[ \t]*(?:def|class|import|from|return|raise|if|elif|else|for|while|try|except|with)\b.*[:;{)]?$
-      | ^[ \t]*(?:func|fn|let|const|var)\b
+      | ^[ \t]*(?:def|class)[ ]\w+.*[:({] | ^[ \t]*(?:import[ ][\w.]+$|from[ ][\w.]+[ ]import[ ])
+      | ^[ \t]*(?:try|else|finally):$ | ^[ \t]*for[ ][\w, ]+[ ]in[ ].+:$ | ^[ \t]*with[ ].+[ ]as[ ]\w+:$
+      | ^[ \t]*(?:if|elif|while|except)\b.*:$ | ^[ \t]+(?:return|raise|yield|pass|break|continue)\b
+      | ^[ \t]*(?:func|fn|let|const|var)[ ]\w
     """,
     re.VERBOSE,
 )
@@ -119,9 +121,9 @@ def _line_at(text: str, start: int) -> str:
 
 
 def _is_code(text: str, lines: list[Span]) -> bool:
-    """Whether at least half of several lines look like code."""
+    """Whether most of several lines look like code."""
     looks = sum(_CODE.search(text[start:end]) is not None for start, end in lines)
-    return len(lines) > 1 and 2 * looks >= len(lines)
+    return len(lines) > 1 and 2 * looks > len(lines)
 
 
 def _code(text: str, lines: list[Span], above: tuple[Span, ...]) -> Iterator[Unit]:

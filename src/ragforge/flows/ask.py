@@ -70,7 +70,12 @@ if TYPE_CHECKING:
     from ragforge.domain.tokens import Vector
 
 STAGES = ("memory", "shape", "inject", "gate", "condense")
-_MAY_NAME_A_FILE = re.compile(r"[\"'`“„«/\\]|\w\.\w|\b(?:file|datei|fichier|archivo)\b", re.IGNORECASE)
+_MAY_NAME_A_FILE = re.compile(
+    r"[\"`“„«/\\]|(?<!\w)'\w|(?<!\w)\.\w|\.(?:[a-z][a-z0-9]{1,9}|[chrm])\b|"
+    r"\b(?:make|docker|jenkins|vagrant|proc|gem|rake|just)file\b",
+    re.IGNORECASE,
+)
+"""To look for a file takes a list of all: most questions show at a glance that they name none."""
 _NEAREST = 3
 _TAKES_STEPS = ("procedure", "code")
 """Intents whose answers are steps and commands, which may need an address."""

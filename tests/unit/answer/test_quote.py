@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -119,6 +120,13 @@ def test_without_anything_to_quote_there_is_none() -> None:
 def test_code_comes_with_the_line_that_announces_it() -> None:
     text = "Anything else.\n\nDeclare the cookie in the function:\n\n```python\nads: Cookie = None\n```\n\nThat is all."
     assert any("Declare" in each.text and "ads: Cookie" in each.text for each in asked("ads Cookie", source(1, text)))
+
+
+def test_an_item_that_is_quoted_is_not_quoted_again_with_what_announces_it() -> None:
+    text = "The gate has what all of you will want to have as a key:\n\n- gate key 5\n- a lamp\n"
+    quoted = asked("Which gate key?", source(1, text))
+    assert [each.text for each in quoted] == ["The gate has what all of you will want to have as a key:", "gate key 5"]
+    assert all(first.end <= second.start for first, second in pairwise(quoted))
 
 
 def test_titles_are_not_quoted_nor_scraps_after_a_sentence() -> None:

@@ -76,6 +76,15 @@ def test_code_without_a_fence_is_kept_together() -> None:
     assert texts(f"{code}\n\nThat is all.") == [code, "That is all."]
 
 
+def test_prose_whose_lines_begin_like_code_is_no_code() -> None:
+    text = "we had too many discussions. From June on the rule is simple and the same\nfor everything we sell:\n"
+    assert [each.code for each in units(text)] == [False, False]
+    text = "The van comes on the day that was agreed upon with us, and waits\nif nobody is there (at most an hour),\n"
+    assert [each.code for each in units(text)] == [False]
+    code = "for item in items:\n    if not item:\n        continue\n    print(item)"
+    assert [each.code for each in units(code)] == [True]
+
+
 def test_what_a_colon_announces_ends_with_its_indent_or_its_heading() -> None:
     text = "Do this:\n\n- first\n- second\n\n# Other\n\nNot this.\n"
     found = units(text)
