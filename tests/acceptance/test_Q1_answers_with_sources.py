@@ -40,6 +40,16 @@ def test_Q1_an_answer_quotes_the_sentence_and_names_its_place(forge: Ragforge) -
     assert citation.quote in source.text and citation.chunk == source.chunk and source.checksum
 
 
+def test_Q1_a_quote_is_borne_out_by_itself_in_any_language(swift_path: Path) -> None:
+    file = swift_path / "pflege.txt"
+    file.write_text("Trocknen Sie geölte Eiche sofort mit weichen Tüchern.\n\nFlecken gehen mit Seife heraus.\n")
+    with open_forge(swift_path / "german") as forge:
+        forge.add(file, project="p")
+        answer = forge.ask("Womit trockne ich geölte Eiche?", project="p")
+    assert isinstance(answer, Answer) and "weichen Tüchern. [1]" in answer.text
+    assert all(citation.proved for citation in answer.citations) and not answer.unproved and not answer.uncited
+
+
 def test_Q1_a_stream_brings_sources_then_text_then_citations_then_the_same_answer(forge: Ragforge) -> None:
     events = list(forge.stream("Who founded the company?", project="p"))
     assert isinstance(events[0], RetrievalEvent) and isinstance(events[-1], DoneEvent)

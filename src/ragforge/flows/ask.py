@@ -702,6 +702,8 @@ class _Run:
         )
         if quoted:
             yield TokenEvent(checked.text)
+            proved = tuple(replace(each, proved=True, reason="") for each in checked.citations)  # word for word
+            checked = replace(checked, citations=proved, unproved=(), uncited=0)
         yield from map(CitationEvent, checked.citations)
         self._took("check")
         return Answer(
