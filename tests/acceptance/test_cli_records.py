@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,9 +13,9 @@ from typing import Any
 import pytest
 
 from ragforge import Ragforge
-from ragforge.interfaces.cli.main import main
 from ragforge.testing.model_server import ModelServer
 from ragforge.testing.records import rollup
+from tests import shell as shells
 from tests.forge import places_of
 
 FILES = {
@@ -29,34 +27,8 @@ CHAIR = "When can a chair be sent back?"
 NOWHERE = "What is the boiling point of mercury under high pressure?"
 
 
-@dataclass(frozen=True)
-class Done:
-    """What a command printed."""
-
-    stdout: str
-    stderr: str
-
-
-class Shell:
-    """Runs `ragforge` in this process against one workspace."""
-
-    def __init__(self, workspace: Path, capture: pytest.CaptureFixture[str]) -> None:
-        self.workspace = workspace
-        self._capture = capture
-
-    def run(self, *arguments: str, code: int = 0) -> Done:
-        self._capture.readouterr()
-        returned = main(["-w", str(self.workspace), *arguments])
-        done = Done(*self._capture.readouterr())
-        assert returned == code, f"{arguments}: {returned}\n{done}"
-        return done
-
-    def json(self, *arguments: str, code: int = 0) -> Any:
-        (line,) = self.run(*arguments, "--json", code=code).stdout.splitlines()
-        return json.loads(line)
-
-    def forge(self) -> Ragforge:
-        return Ragforge.open(self.workspace)
+class Shell(shells.Shell):
+    """With what is asked in Python beside its commands."""
 
     def ask(self, question: str, **how: Any) -> str:
         """Its id in the log."""
@@ -339,8 +311,7 @@ def test_what_is_written_goes_into_the_prompt(shell: Shell) -> None:
 
 
 def test_memory_comes_from_standard_input_and_from_an_editor(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("Wir verkaufen Möbel.\n".encode())))
-    shell.run("project", "memory", "--file", "-")
+    shell.run("project", "memory", "--file", "-", stdin="Wir verkaufen Möbel.\n")
     monkeypatch.setenv("EDITOR", "sed -i s/verkaufen/bauen/")
     shell.run("project", "memory", "--edit")
     assert shell.run("project", "memory").stdout == "Wir bauen Möbel.\n"

@@ -150,13 +150,6 @@ class Ask:
         self._clock = clock
         self._keep = keep
 
-    def __call__(self, scope: Scope, name: str, asking: Asking, models: Models, cancel: Cancel) -> Result:
-        """The answer as a whole."""
-        for event in self.stream(scope, name, asking, models, cancel):
-            if isinstance(event, DoneEvent):
-                return event.result
-        raise AssertionError("a stream ends with its result")
-
     def stream(self, scope: Scope, name: str, asking: Asking, models: Models, cancel: Cancel) -> Iterator[Event]:
         """The answer as it comes: retrieval, decisions, tokens, citations, usage, done."""
         run = self._run(scope, name, asking, models, cancel)
