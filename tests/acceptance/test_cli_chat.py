@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ragforge.testing.model_server import SERVER_ERROR, ModelServer
+from ragforge.testing.records import turn
 from tests.forge import places_of
 from tests.shell import Shell, bare_environment, fill_workspace
 
@@ -87,6 +88,15 @@ def test_the_prompt_and_the_talk_about_the_answer_are_not_in_the_data(shell: She
     assert done.stdout == (
         "The company was founded in 1987 by Inge and Klaus Petersen in Husum. [1]\n\n[1] founders.md > Company\n\n"
     )
+
+
+def test_a_turn_without_its_vector_gets_it_from_reindex(shell: Shell) -> None:
+    shell.run("chat", stdin=lines(CHAIRS))
+    with shell.forge() as forge, forge._parts.catalog.write() as c:
+        thread = forge.conversation("last").id
+        c.conversations.add(forge._scope, forge.project("default").id, turn(thread), "", None)
+    assert "; embedded 1 turn of conversations" in shell.run("reindex").stderr
+    assert "; nothing to do" in shell.run("reindex").stderr
 
 
 def test_nothing_of_an_ephemeral_chat_stays(shell: Shell) -> None:

@@ -20,6 +20,7 @@ from ragforge import Ragforge
 from ragforge.domain.library import FileResult, Outcome
 from ragforge.domain.strategy import Strategy
 from ragforge.testing.hashing import HashingEmbedder
+from ragforge.testing.records import turn
 from tests.proof import count, record
 
 SMALL = Strategy(leaf_min=20, leaf_max=40, section_min=5, parent_min=60, parent_max=120)
@@ -31,6 +32,7 @@ FAILPOINTS = (
     "remove.committed",
     "reindex.splitting",
     "reindex.embedding",
+    "reindex.remembering",
     "reindex.swapping",
     "reindex.swapped",
 )
@@ -52,7 +54,11 @@ class Stage:
         for number in range(12):
             self.write(f"file{number}.md")
         with self.open() as forge:
-            forge.create_project("p", strategy=SMALL, embedder="hashing")
+            project = forge.create_project("p", strategy=SMALL, embedder="hashing")
+            self.thread = forge.begin_conversation("talk", project="p").id
+            with forge._parts.catalog.write() as c:
+                for _ in range(3):  # kept while the model did not answer
+                    c.conversations.add(forge._scope, project.id, turn(self.thread), "", None)
 
     def open(self) -> Ragforge:
         return Ragforge.open(self.workspace, embedders={"hashing": HashingEmbedder(64)})
@@ -127,6 +133,7 @@ class Stage:
                 for path, document in held.items():
                     whole = c.documents.text(forge._scope, document.project, document.id)
                     assert whole in self.contents[path], f"half a text: {path}"
+            assert len(forge.turns(self.thread, project="p")) == 3
         self.read_file()
 
     def read_file(self) -> None:

@@ -205,6 +205,8 @@ class Progress:
     chunks: int = 0
     embedded: int = 0
     seconds: float = 0.0
+    turns: int = 0
+    """Of conversations: those that were given a vector; a summary of some counts as one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -352,7 +352,8 @@ class _Run:
     def _check_sources(self, sources: Sequence[Source]) -> None:
         """A prompt that was made before holds nothing that was removed since, nor anything of another project."""
         with self._catalog.read() as c:
-            known = {each.id for each in c.documents.all(self._scope, self.project.id) if each.enabled}
+            named = {source.document for source in sources}
+            known = {each.id for each in c.documents.get(self._scope, self.project.id, named) if each.enabled}
         if gone := [source.name for source in sources if source.document not in known]:
             raise UserError(
                 f"the prompt holds passages of {gone[0]}, which this project does not have or has switched off",

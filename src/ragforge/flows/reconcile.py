@@ -13,6 +13,7 @@ from ragforge.domain.access import Scope
 from ragforge.domain.library import Finding, Project, Status
 from ragforge.errors import NotAllowed
 from ragforge.flows.follow import Follow
+from ragforge.flows.recollect import unembedded
 from ragforge.ingest.state_file import UNFINISHED, project_state, write_if_changed
 from ragforge.ports import BlobStore, Catalog
 
@@ -101,6 +102,7 @@ class Reconcile:
             yield self._chunks(scope, project)
             yield self._state(scope, project, repair)
             yield from self.follow.check(project.id, project.slug, repair=repair)
+            yield from self._memory(scope, project)
         if left := self.follow.tidy():
             yield Finding("indexes nobody uses", False, "; ".join(left), "remove these folders by hand")
 
@@ -167,6 +169,18 @@ class Reconcile:
         hint = "ragforge check --repair writes it anew"
         detail = "current" if current else "not current"
         return Finding(f"{project.slug}: project_state.json", current, detail, hint, repaired)
+
+    def _memory(self, scope: Scope, project: Project) -> Iterator[Finding]:
+        """Turns that could be recalled by their meaning if they had a vector."""
+        with self.catalog.read() as c:
+            now = c.passages.moment(scope, project.id)
+            if now.cosine_floor is None:  # nobody measured its cosines: words decide anyway
+                return
+            missing = sum(1 for _ in unembedded(c, scope, project.id, now.embedder))
+        if missing:
+            detail = f"{missing:,} turn{'s' * (missing != 1)} without a vector can only be recalled by words"
+            hint = f"ragforge reindex --project {project.slug}"
+            yield Finding(f"{project.slug}: memory", True, detail, hint, warning=True)
 
 
 def _finding(subject: str, bad: list[str]) -> Finding:

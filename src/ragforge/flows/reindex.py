@@ -2,7 +2,8 @@
 
     begin (or resume) -> split what has no chunks in it -> embed what has no vectors -> swap -> sweep the old one
 
-Queries go on with the old generation until the swap. A kill at any moment loses at most one batch.
+Turns of conversations are embedded with it, also where nothing else changes: one may have been kept while the model did
+not answer. Queries go on with the old generation until the swap. A kill at any moment loses at most one batch.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ragforge.domain.strategy import Strategy
 from ragforge.domain.tokens import Passage
 from ragforge.failpoints import failpoint
 from ragforge.flows.follow import Follow
+from ragforge.flows.recollect import recollect, unembedded
 from ragforge.flows.reconcile import sweep
 from ragforge.ingest.embed import passages
 from ragforge.ingest.split import split
@@ -42,22 +44,26 @@ class Reindex:
         chunker = strategy.fingerprint(embedder.tokenizer.fingerprint)
         if (chunker, embedder.card.fingerprint) == (project.chunker, project.embedder_fingerprint):
             self._abandon(scope, project)
+            yield from self._remember(scope, project, embedder, cancel)
             return
         self.follow.tidy()  # what a killed one left might have the number of the new generation
         with self.catalog.write() as c:
             total = len(c.documents.summaries(scope, project.id))
             target = c.projects.begin(scope, project.id, strategy, chunker, embedder.card)
             before = c.passages.moment(scope, project.id)
-        done = embedded = 0
+        done = embedded = turns = 0
         indexed = False
         while True:  # again for what was added meanwhile
             for count in self._split_all(scope, project, target, embedder, cancel):
                 done += count
-                yield Progress("splitting", done, total, 0, embedded, time.monotonic() - began)
+                yield Progress("splitting", done, total, 0, embedded, time.monotonic() - began, turns)
             for count in self._embed_all(scope, project, target, embedder, cancel, announce=indexed):
                 embedded += count
-                yield Progress("embedding", total, total, 0, embedded, time.monotonic() - began)
-            yield Progress("indexing", total, total, 0, embedded, time.monotonic() - began)
+                yield Progress("embedding", total, total, 0, embedded, time.monotonic() - began, turns)
+            for count in recollect(self.catalog, scope, project.id, embedder, self.leaves, cancel):
+                turns += count
+                yield Progress("embedding", total, total, 0, embedded, time.monotonic() - began, turns)
+            yield Progress("indexing", total, total, 0, embedded, time.monotonic() - began, turns)
             self.follow.catch_up(project.id, target.number, cancel=cancel)
             indexed = True
             if self._swap(scope, project, target):
@@ -65,7 +71,16 @@ class Reindex:
         self.follow.forget(before)
         sweep(self.catalog, scope, project.id)
         self.follow.tidy()
-        yield Progress("done", total, total, 0, embedded, time.monotonic() - began)
+        yield Progress("done", total, total, 0, embedded, time.monotonic() - began, turns)
+
+    def _remember(self, scope: Scope, project: Project, embedder: Embedder, cancel: Cancel) -> Iterator[Progress]:
+        """Nothing changes: only turns that have no vector get one."""
+        began, turns = time.monotonic(), 0
+        for count in recollect(self.catalog, scope, project.id, embedder, self.leaves, cancel):
+            turns += count
+            yield Progress("embedding", 0, None, seconds=time.monotonic() - began, turns=turns)
+        if turns:
+            yield Progress("done", 0, None, seconds=time.monotonic() - began, turns=turns)
 
     def _abandon(self, scope: Scope, project: Project) -> None:
         """What is wanted is live: what was begun of another splitter or model is not needed."""
@@ -140,6 +155,8 @@ class Reindex:
         """Swap if nothing was added meanwhile; the writer's lock keeps it so until the commit."""
         with self.catalog.write() as c:
             if c.documents.unsplit(scope, project.id, target, 1) or c.embeddings.pending(scope, project.id, target, 1):
+                return False
+            if any(unembedded(c, scope, project.id, target.embedder_fingerprint)):
                 return False
             failpoint("reindex.swapping")
             c.projects.swap(scope, project.id)

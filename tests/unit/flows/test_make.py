@@ -340,7 +340,7 @@ def test_what_does_not_fit_into_the_window_is_told_or_refused_before_it_costs(
     how = {"model__name": "openai-compatible:x", "model__base_url": server.base_url}
     with filled(tmp_path, **how) as forge:
         all_of_it = max(each.estimate.input_tokens for each in plan_of(forge).sections if each.estimate)
-    # The marker of each prompt is random and takes from 4 to 10 tokens, eight times: 120 is more than that and a source.
+    # A prompt's marker is random and takes from 4 to 10 tokens, eight times: 120 is more than that and a source.
     with open_forge(tmp_path / "ws", model__window=all_of_it + 700 - 120, **how) as forge:
         assert all(each.estimate and each.estimate.fits for each in plan_of(forge).sections)
         problems = made(forge).artifact.problems

@@ -125,6 +125,7 @@ def test_pace_tells_speed_and_time_left() -> None:
     # the first seconds are forgotten: only the last ones count
     reading = Progress("reading", 22, 100, chunks=210, embedded=200)
     assert pace.text(reading, "files", 30.0) == "22/100 files · 210 chunks · 0/s · 16 min 15 s left"
+    assert Pace().text(Progress("embedding", 0, None, turns=3), "files", 0.0) == "3 turns"
 
 
 def test_I17_without_a_terminal_progress_is_a_line_now_and_then(
@@ -184,7 +185,7 @@ def test_the_next_step_is_where_the_user_is() -> None:
     assert here.placed("Why: ragforge ls --status failed") == "Why: ragforge ls -w 'my papers' -p shop --status failed"
     assert here.placed("ragforge init makes one") == "ragforge init -w 'my papers' makes one"
     assert here.placed("ragforge models pull minilm") == "ragforge models pull minilm"
-    assert here.placed("ragforge reindex --project x") == "ragforge reindex --project x"
+    assert here.placed("ragforge reindex --project x") == "ragforge reindex -w 'my papers' --project x"
     assert Common().placed("ragforge ls") == "ragforge ls"
 
 

@@ -118,10 +118,17 @@ class SqlEmbeddings:
         ]
 
     def sweep(self, scope: Scope, project: str) -> int:
-        """Remove vectors that no chunk uses, and those of models no generation uses."""
+        """Remove vectors that no chunk uses, and those of models no generation uses, also of turns."""
         row = self._session.project(scope, project)
         self._session.lock(row.ord)  # chunks that another node is publishing cannot be seen yet
         used_models = sa.select(t.generations.c.embedder).where(t.generations.c.project == row.ord)
+        talks = sa.select(t.conversations.c.ord).where(t.conversations.c.project == row.ord)
+        fingerprints = sa.select(t.embedders.c.fingerprint).where(t.embedders.c.ord.in_(used_models))
+        self._session.execute(
+            sa.delete(t.memory_vectors).where(
+                t.memory_vectors.c.conversation.in_(talks), t.memory_vectors.c.fingerprint.not_in(fingerprints)
+            )
+        )
         used = sa.exists().where(t.chunks.c.project == row.ord, t.chunks.c.text_hash == t.embeddings.c.text_hash)
         result = self._session.execute(
             sa.delete(t.embeddings).where(

@@ -26,7 +26,7 @@ _OF_PROJECT = (
     "|conversation [a-z]+|project rules|project memory|eval [a-z]+|rebuild|reindex|check"
 )
 _STEP = re.compile(
-    rf"\bragforge (?:(?P<project>{_OF_PROJECT})|project [a-z]+|init|doctor|config show)\b(?! -p| --project)"
+    rf"\bragforge (?:(?P<project>{_OF_PROJECT})|project [a-z]+|init|doctor|config show)\b(?P<named>(?= -p| --project))?"
 )
 """A command in a message that acts on a workspace, and perhaps on one project of it."""
 
@@ -111,7 +111,11 @@ class Common:
         """A message whose commands act where this one did: with the workspace and the project that were given."""
         workspace = f" -w {plain(shlex.quote(str(self.workspace)))}" if self.workspace else ""
         project = f" -p {plain(shlex.quote(self.project))}" if self.project else ""
-        return _STEP.sub(lambda step: f"{step[0]}{workspace}{project if step['project'] else ''}", text)
+
+        def here(step: re.Match[str]) -> str:
+            return f"{step[0]}{workspace}{project if step['project'] and step['named'] is None else ''}"
+
+        return _STEP.sub(here, text)
 
 
 def _pair(text: str) -> tuple[str, str]:

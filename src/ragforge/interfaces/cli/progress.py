@@ -36,6 +36,8 @@ class Pace:
             parts.append(count(progress.done, unit.rstrip("s"), unit))
         if made := _chunks(progress):
             parts.append(count(made, "chunk"))
+        if progress.turns:
+            parts.append(count(progress.turns, "turn"))
         seconds, done, chunks = self._since()
         if seconds >= 1 and chunks:
             parts.append(f"{chunks / seconds:,.0f}/s")

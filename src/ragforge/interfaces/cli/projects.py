@@ -164,7 +164,7 @@ def _reindex(
 ) -> None:
     before = forge.project(slug)
     chosen = strategy_of(before.strategy, strategy, split)
-    began = time.monotonic()
+    began, turns = time.monotonic(), 0
     with (
         meter(quiet=common.quiet, lines_on_stdout=False) as shown,
         stoppable(lambda: shown.say("Stopping. Ctrl-C again stops at once.")) as cancel,
@@ -172,12 +172,14 @@ def _reindex(
         with suppress(Cancelled):
             for progress in forge.reindexing(project=slug, strategy=chosen, embedder=embedder, cancel=cancel):
                 shown.show(progress)
+                turns = progress.turns
         was_stopped = cancel.is_set
     if was_stopped:
         common.say("Stopped. The project works as before; run the same command again to go on.")
         raise typer.Exit(STOPPED)
     if forge.project(slug).generation == before.generation:
-        common.say(f"Already split by {before.strategy.name} with {plain(before.embedder)}; nothing to do")
+        done = f"embedded {count(turns, 'turn')} of conversations" if turns else "nothing to do"
+        common.say(f"Already split by {before.strategy.name} with {plain(before.embedder)}; {done}")
     else:
         common.say(f"Re-indexed {plain(slug)} in {duration(time.monotonic() - began)}")
 

@@ -17,7 +17,7 @@ from ragforge.operate.access import owner
 from ragforge.ports import Unit
 from ragforge.testing.contracts.shelves import ShelfContract
 from ragforge.testing.records import MODEL, NOON, VECTOR, entry, rollup, turn
-from ragforge.testing.shelf import ManualClock, Shelf, file
+from ragforge.testing.shelf import OTHER_CARD, ManualClock, Shelf, file
 
 
 def begin(shelf: Shelf, title: str = "Chairs", scope: Scope | None = None) -> Conversation:
@@ -178,6 +178,20 @@ class ConversationsContract(ShelfContract):
             assert found == dict.fromkeys((one.id, three.id, made.id), VECTOR) | {two.id: VECTOR * 2}
             with pytest.raises(NotFound):
                 unit.conversations.put_vector(shelf.scope, shelf.id, "gone", MODEL, VECTOR)
+
+    def test_vectors_of_a_model_go_when_no_generation_uses_it(self, shelf: Shelf) -> None:
+        talk, live = begin(shelf), shelf.card.fingerprint
+        said = add(shelf, turn(talk.id))
+        with shelf.catalog.write() as unit:
+            for model in (live, OTHER_CARD.fingerprint, "gone/1"):
+                unit.conversations.put_vector(shelf.scope, shelf.id, said.id, model, VECTOR)
+        shelf.begin("splitter/1", OTHER_CARD)
+        shelf.sweep()
+        assert not embedded(shelf, talk, "gone/1")
+        assert embedded(shelf, talk, live) == embedded(shelf, talk, OTHER_CARD.fingerprint) == {said.id}
+        shelf.swap(OTHER_CARD)
+        shelf.sweep()
+        assert not embedded(shelf, talk, live) and embedded(shelf, talk, OTHER_CARD.fingerprint) == {said.id}
 
     # -- what is removed
 
