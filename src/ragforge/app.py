@@ -452,7 +452,7 @@ class Ragforge:
 
         settings, ask = self.settings.model, self.settings.ask
         agent = self.agent(how["agent"]) if how.get("agent") else None
-        named = how.get("model") or (agent.profile if agent and settings.name else settings.name)
+        named, main = self._chosen_model(how.get("model", ""), agent)
         filters = how.get("filters") or Filters()
         filters = replace(filters, agent=filters.agent or how.get("agent", ""))
         usual = Sampling(settings.temperature, settings.max_tokens)
@@ -481,9 +481,25 @@ class Ragforge:
             prompted=how.get("prompted"),
             timeout_seconds=settings.timeout_seconds,
         )
-        main = self._parts.language_model(named)
         models = Models(main, None if main is None else self._parts.language_model("cheap"))
         return asking, models, how.get("cancel") or Cancel()
+
+    def answering_model(self, model: str = "", *, agent: str = "") -> str:
+        """The name or profile of who would answer; empty: answers quote. One that cannot answer is refused."""
+        named, chosen = self._chosen_model(model, self.agent(agent) if agent else None)
+        return named if chosen else ""
+
+    def _chosen_model(self, asked: str, agent: Agent | None) -> tuple[str, LanguageModel | None]:
+        """The name or profile that counts, and its model. Without one answers quote, unless one was asked for."""
+        usual = self.settings.model.name
+        named = asked or (agent.profile if agent and usual else usual)
+        model = self._parts.language_model(named)
+        if model is None and asked in PROFILES:
+            raise UserError(
+                f"the profile {asked} has no model",
+                hint=f"set model.{asked} in ragforge.toml, such as openai:gpt-5-mini, or model.name for every profile",
+            )
+        return named, model
 
     # -- conversations
 
@@ -640,10 +656,10 @@ class Ragforge:
         from ragforge.answer.outline import kinds, outline
         from ragforge.flows.make import MakeRequest
 
-        settings, outlines = self.settings.model, self.workspace / "outlines"
+        outlines = self.workspace / "outlines"
         wanted = outline(kind, outlines)
         writer = self.agent(agent) if agent else agent_for(kind, kinds(outlines), self.workspace / "agents")
-        named = model or (writer.profile if writer and settings.name else "")
+        named, chosen = self._chosen_model(model, writer)
         request = MakeRequest(
             wanted,
             self._parts.tuning,
@@ -653,9 +669,9 @@ class Ragforge:
             title,
             None if out is None else Path(out),
             keep,
-            settings.timeout_seconds,
+            self.settings.model.timeout_seconds,
         )
-        return self._make_flow(self._scope, project, request, self._parts.language_model(named), cancel or Cancel())
+        return self._make_flow(self._scope, project, request, chosen, cancel or Cancel())
 
     def document_kinds(self) -> list[Outline]:
         """What can be made: the shipped outlines, and those in the workspace's folder `outlines`."""
@@ -974,7 +990,16 @@ class Ragforge:
         from ragforge.flows.keep import Keep
 
         parts = self._parts
-        keep = Keep(parts.catalog, parts.embedder_of, utc_now, log=self.settings.ask.log)
+        how = self.settings.ask
+        keep = Keep(
+            parts.catalog,
+            access.owner(),
+            parts.embedder_of,
+            utc_now,
+            log=how.log,
+            log_text=how.log_text,
+            log_days=how.log_days,
+        )
         return Ask(
             parts.catalog,
             self._search,

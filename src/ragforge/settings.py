@@ -200,6 +200,8 @@ class Ask:
         6000, "A project that is no larger goes into the prompt whole; 0: never", minimum=0
     )
     log: bool = _setting(True, "Keep every question in the query log, with what it took")
+    log_text: bool = _setting(True, "log: also the question's words; without them, figures and ids only")
+    log_days: int = _setting(30, "log: days after which a question that nobody marked is removed; 0: never", minimum=0)
 
 
 @dataclass(frozen=True, slots=True)

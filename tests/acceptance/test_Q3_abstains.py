@@ -47,6 +47,13 @@ def test_Q3_a_question_of_another_world_is_not_answered(forge: Ragforge, served:
     assert isinstance(forge.ask(KNOWN, project="p"), Answer)
 
 
+def test_Q3_words_that_only_ask_are_nothing_to_add_files_on(forge: Ragforge) -> None:
+    for question in ("What did Napoleon say?", "Wie lange schlief Napoleon?", "Wie hoch war Napoleon?"):
+        result = forge.ask(question, project="p")
+        assert isinstance(result, Abstention) and "Napoleon" in result.suggestion
+        assert not {"say", "lange", "hoch"} & set(result.suggestion.replace(",", " ").replace(":", " ").split())
+
+
 def test_Q3_the_nearest_passages_come_along(forge: Ragforge) -> None:
     result = forge.ask("When can a Persian carpet be sent to Norway by ship?", project="p")
     assert isinstance(result, Abstention) and result.nearest[0].name == "returns.md"

@@ -108,14 +108,15 @@ def test_Q4_text_arrives_while_the_model_writes_and_ctrl_c_stops_it(shell: Shell
     assert process.stdout.read(len("A ")) == b"A " and process.poll() is None
     process.send_signal(signal.SIGINT)
     rest, told = process.communicate(timeout=30)
-    assert process.returncode == 130 and told == b"Stopped. Nothing of it was kept.\n"
+    assert process.returncode == 130 and told == b"Stopped. No answer was kept.\n"
     assert rest.endswith(b"\n") and b"paid [1]." not in rest
     deadline = time.monotonic() + 5
     while not server.disconnects and time.monotonic() < deadline:
         time.sleep(0.02)
     assert server.disconnects == 1
     with shell.forge() as forge:
-        assert forge.turns(id) == [] and forge.query_log() == []
+        [logged] = forge.query_log()
+        assert forge.turns(id) == [] and (logged.kind, logged.cited) == ("error", ()) and logged.input_tokens > 0
 
 
 # -- the prompt in an editor

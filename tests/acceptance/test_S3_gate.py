@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from ragforge.domain.retrieval import Verdict
 from ragforge.errors import UserError
 from ragforge.testing.model_server import SERVER_ERROR, ModelServer
 from tests.forge import open_forge
+from tests.onnx_files import write_cross_encoder
 
 QUESTION = "When can a chair be sent back?"
 FILES = {
@@ -39,6 +41,7 @@ def forge(swift_path: Path, served: ModelServer) -> Iterator[Ragforge]:
         "model__name": "openai-compatible:stub",
         "model__base_url": served.base_url,
         "ask__whole_project_tokens": 0,
+        "store__models_dir": str(swift_path / "models"),
     }
     with open_forge(swift_path / "workspace", **settings) as forge:
         forge.add(folder, project="p")
@@ -101,3 +104,16 @@ def test_S3_strictness_is_as_asked(forge: Ragforge) -> None:
     with pytest.raises(UserError, match="strictness"):
         forge.ask(QUESTION, project="p", model="offline", strictness=2)
     assert not gated(forge.ask(QUESTION, project="p", model="offline", stages=())), "a stage can be left out"
+
+
+def test_S3_without_a_model_a_cross_encoder_judges_by_what_it_said_when_it_ranked(
+    forge: Ragforge, swift_path: Path
+) -> None:
+    """This one counts shared words."""
+    words = f"{QUESTION.lower()[:-1]} within 60 days of its delivery painted twice before it is to the shop".split()
+    write_cross_encoder(swift_path / "models" / "cross-encoder", words, limit=128)
+    tuning = replace(forge.tuning(), reranker="cross-encoder")
+    answer = forge.ask(QUESTION, project="p", model="offline", tuning=tuning, strictness=1.0, stages=("gate",))
+    judged = gated(answer)
+    assert set(judged) == set(FILES) and all("cross-encoder" in verdict.reason for verdict in judged.values())
+    assert judged["returns.md"].score > judged["paint.md"].score

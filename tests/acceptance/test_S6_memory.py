@@ -65,7 +65,7 @@ def test_S6_the_last_turns_stay_over_their_budget_and_it_is_said(shelf: Path, mo
 
 
 def test_S6_what_the_window_of_the_model_cannot_hold_is_named(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with talk(shelf, monkeypatch, model__window=1_000, model__max_tokens=100) as chat:
+    with talk(shelf, monkeypatch, model__window=1_100, model__max_tokens=200) as chat:
         chat.say(LAMP, "Olaf mends it, " + "and-he-mends-it-well-" * 250 + "always.")
         account = chat.asked(CHAIR)
     assert any(notice.startswith("turn 1 with its ") and "is left out" in notice for notice in account.notices)

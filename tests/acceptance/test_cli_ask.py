@@ -212,6 +212,7 @@ def test_nothing_of_an_ephemeral_question_stays(own: Shell) -> None:
         (("ask", "How long is a chair?", "--lock"), 2, "it names none"),
         (("ask", "x", "--edit"), 2, "no language model to send the prompt to"),
         (("prompt", "x", "-m", "gpt"), 2, "no language model is called 'gpt'"),
+        (("chat", "-m", "gpt"), 2, "no language model is called 'gpt'"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_a_next_step(
@@ -220,6 +221,19 @@ def test_a_mistake_is_one_sentence_and_a_next_step(
     done = shell.run(*arguments, code=code)
     error, step = done.stderr.splitlines()
     assert done.stdout == "" and error.startswith("Error: ") and says in error and step.startswith("Next: ")
+
+
+@pytest.mark.parametrize("command", [("ask", "x"), ("prompt", "x"), ("chat",), ("make", "blueprint", "--dry-run")])
+def test_a_profile_without_a_model_is_named_with_its_setting(shell: Shell, command: tuple[str, ...]) -> None:
+    for settings in ((), ("--set", "model.name=offline")):
+        done = shell.run(*command, "--model", "cheap", *settings, code=2)
+        error, step = done.stderr.splitlines()
+        assert done.stdout == "" and error == "Error: the profile cheap has no model"
+        assert "set model.cheap in ragforge.toml" in step and "openai:" in step
+
+
+def test_a_profile_without_a_model_of_its_own_has_that_of_the_settings(asking: Shell) -> None:
+    assert asking.json("ask", QUESTION, "--ephemeral", "--model", "cheap")["model"] == "openai-compatible:stub"
 
 
 # -- with a model

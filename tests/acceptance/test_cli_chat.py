@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ragforge.testing.model_server import SERVER_ERROR, ModelServer
+from ragforge.testing.model_server import SERVER_ERROR, UNAUTHORIZED, ModelServer
 from ragforge.testing.records import turn
 from tests.forge import places_of
 from tests.shell import Shell, bare_environment, fill_workspace
@@ -100,7 +100,7 @@ def test_a_turn_without_its_vector_gets_it_from_reindex(shell: Shell) -> None:
 
 
 def test_nothing_of_an_ephemeral_chat_stays(shell: Shell) -> None:
-    done = shell.run("chat", "--ephemeral", stdin=lines("Who founded the qanarybird company?", "/mark"))
+    done = shell.run("chat", "--ephemeral", stdin=lines("Who founded the qanarybird company?", "/mark"), code=2)
     assert "Petersen" in done.stdout and "Nothing of this chat is kept" in done.stderr
     assert "Error: nothing of this chat is kept" in done.stderr
     assert not places_of(b"qanarybird", shell.workspace)
@@ -110,7 +110,7 @@ def test_nothing_of_an_ephemeral_chat_stays(shell: Shell) -> None:
 
 def test_an_ephemeral_chat_understands_follow_ups(shell: Shell) -> None:
     typed = lines("When can a chair be returned?", "And a lamp?", "/forget", "/forget", "/forget")
-    done = shell.run("chat", "--ephemeral", stdin=typed)
+    done = shell.run("chat", "--ephemeral", stdin=typed, code=2)
     assert "Understood as: When can a lamp be returned?" in done.stderr
     assert "Turn 2 is forgotten" in done.stderr and "Turn 1 is forgotten" in done.stderr
     assert "the conversation has no turn" in done.stderr
@@ -130,10 +130,10 @@ def test_a_chat_in_which_nothing_was_said_leaves_no_conversation(shell: Shell) -
 def test_what_fails_does_not_end_the_chat(shell: Shell, server: ModelServer) -> None:
     server.script(SERVER_ERROR, SERVER_ERROR)
     typed = lines(
-        "/model gpt", CHAIRS, "/model openai-compatible:stub", "/lock", CHAIRS, "What does cost.py return?", "/lock",
-        CHAIRS, "/sources", "/tokens",
+        "/model gpt", "/model openai-compatible:stub", "/lock", CHAIRS, "What does cost.py return?", "/lock", CHAIRS,
+        "/sources", "/tokens",
     )  # fmt: skip
-    done = shell.run("chat", *to(server), stdin=typed)
+    done = shell.run("chat", *to(server), stdin=typed, code=2)
     errors = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
     assert len(errors) == 3
     assert "no language model is called 'gpt'" in errors[0] and "it names none" in errors[1] and "500" in errors[2]
@@ -147,9 +147,31 @@ def test_what_fails_does_not_end_the_chat(shell: Shell, server: ModelServer) -> 
         assert [turn.question for turn in forge.turns(forge.conversation("last").id)] == [CHAIRS]
 
 
+def test_a_model_that_cannot_answer_is_refused_when_it_is_named(shell: Shell, server: ModelServer) -> None:
+    typed = lines(
+        "/model openai-compatible:stub", "/model nope:xyz", "/model cheap", "/model openai:gpt-5-mini", CHAIRS
+    )
+    done = shell.run("chat", *to(server), stdin=typed, code=2)
+    told = [line for line in done.stderr.splitlines() if line.startswith(("Error: ", "openai-compatible:stub"))]
+    assert [line.startswith("Error: ") for line in told] == [False, True, True, True, False]
+    refusals = ("no provider is called 'nope'", "cheap has no model", "needs a key")
+    for line, says in zip(told[1:4], refusals, strict=True):
+        assert says in line
+    assert len(server.calls) == 1 and "sixty days" in done.stdout, "the one before goes on answering"
+
+
+def test_a_pipe_learns_from_the_exit_code_what_failed_first(shell: Shell, server: ModelServer) -> None:
+    server.always = UNAUTHORIZED
+    stub = ("--model", "openai-compatible:stub", *to(server))
+    locked = "What does cost.py return?"
+    shell.run("chat", "--lock", *stub, stdin=lines(locked, "/nothing", locked), code=7)
+    shell.run("chat", "--lock", *stub, stdin=lines("/nothing", locked, "/quit"), code=2)
+    shell.run("chat", stdin=lines("Who was Napoleon's cook?"))
+
+
 def test_files_are_switched_in_the_chat(shell: Shell) -> None:
     typed = lines("/files off founders.md", "/files", "Who founded the company?", "/files on founders.md", "/files x")
-    done = shell.run("chat", stdin=typed)
+    done = shell.run("chat", stdin=typed, code=2)
     assert "off  founders.md" in done.stdout and "on   founders.md" in done.stdout and "Petersen" not in done.stdout
     table = done.stdout.partition("USE")[2].splitlines()
     assert [line.split()[:2] for line in table[1:4]] == [["on", "cost.py"], ["off", "founders.md"], ["on", "rules.md"]]
@@ -159,7 +181,7 @@ def test_files_are_switched_in_the_chat(shell: Shell) -> None:
 
 
 def test_the_way_of_the_answer_and_its_prompt(shell: Shell, server: ModelServer) -> None:
-    done = shell.run("chat", stdin=lines("/why", "/prompt", CHAIRS, "/why", "/prompt"))
+    done = shell.run("chat", stdin=lines("/why", "/prompt", CHAIRS, "/why", "/prompt"), code=2)
     assert done.stderr.count("Error: nothing was asked yet") == 2
     assert "candidates:" in done.stdout and "── Task, " in done.stdout and "No language model is set" in done.stderr
     with_model = shell.run("chat", "-m", "openai-compatible:stub", *to(server), stdin=lines(CHAIRS, "/prompt"))
@@ -169,7 +191,8 @@ def test_the_way_of_the_answer_and_its_prompt(shell: Shell, server: ModelServer)
 
 
 def test_a_turn_is_marked_and_forgotten(shell: Shell) -> None:
-    done = shell.run("chat", stdin=lines("/forget", CHAIRS, "/mark", "Who founded the company?", "/forget", "/why"))
+    typed = lines("/forget", CHAIRS, "/mark", "Who founded the company?", "/forget", "/why")
+    done = shell.run("chat", stdin=typed, code=2)
     assert "Error: the conversation has no turn" in done.stderr and "Turn 1 is remembered" in done.stderr
     assert "Turn 2 is forgotten: “Who founded the company?”" in done.stderr and "query log still has" in done.stderr
     assert "Error: nothing was asked yet" in done.stderr
@@ -186,7 +209,7 @@ def test_a_new_conversation_knows_nothing_of_the_old_one(shell: Shell) -> None:
 
 
 def test_commands_are_listed_and_unknown_ones_named(shell: Shell) -> None:
-    done = shell.run("chat", stdin=lines("/help", "/etc/hosts", "/", " /who founded the company"))
+    done = shell.run("chat", stdin=lines("/help", "/etc/hosts", "/", " /who founded the company"), code=2)
     assert [line.split()[0] for line in done.stdout.splitlines()[: len(COMMANDS)]] == [f"/{name}" for name in COMMANDS]
     assert "Error: there is no command /etc/hosts" in done.stderr
     assert done.stderr.count(", ".join(f"/{name}" for name in COMMANDS)) == 2
@@ -201,7 +224,7 @@ def test_programs_get_a_line_for_each_line(shell: Shell) -> None:
     assert sources["citations"][0]["document"] == "rules.md" and why["question"] == CHAIRS
     assert prompt["messages"] and set(help["commands"]) == set(COMMANDS)
     assert [document["enabled"] for document in off["documents"]] == [False]
-    failed = shell.run("chat", "--json", stdin=lines("/nothing"))
+    failed = shell.run("chat", "--json", stdin=lines("/nothing"), code=2)
     assert failed.stdout == "" and '"code": "UserError"' in failed.stderr
 
 

@@ -105,6 +105,7 @@ def test_the_version_and_shell_completion(tmp_path: Path) -> None:
         (["sync", sys.executable], 2, "is a file, not a folder"),
         (["ls", "-w", sys.executable], 2, "is a file, not a folder"),
         (["models", "pull", "minilm", "--from", "nowhere"], 5, "there is no folder nowhere"),
+        (["log", "rm", "--before"], 2, "Option '--before' requires an argument"),
     ],
 )
 def test_a_mistake_is_one_sentence_a_next_step_and_an_exit_code(
@@ -116,6 +117,14 @@ def test_a_mistake_is_one_sentence_a_next_step_and_an_exit_code(
     assert error.startswith("Error: ") and says in error
     assert step.startswith("Next: ")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "arguments", [["log", "rm", "--before"], ["log", "rm"], ["ask", "--model"], ["ls", "--nothing"]]
+)
+def test_a_wrong_command_line_points_to_the_help_of_its_command(tmp_path: Path, arguments: list[str]) -> None:
+    command = " ".join(word for word in arguments if not word.startswith("-"))
+    assert ragforge(*arguments, folder=tmp_path).stderr.splitlines()[-1] == f"Next: ragforge {command} --help"
 
 
 def test_models_need_no_workspace(tmp_path: Path) -> None:

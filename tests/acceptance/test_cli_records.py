@@ -133,11 +133,13 @@ def test_a_model_without_a_price_is_said_to_be_left_out(shell: Shell) -> None:
 
 def test_old_questions_are_removed(shell: Shell) -> None:
     shell.ask(CHAIR)
-    refused = shell.run("log", "rm", "--before", "90d", code=2)
+    refused = shell.run("log", "rm", "--before", "0h", code=2)
     assert "nobody is here to ask" in refused.stderr
+    assert shell.run("log", "rm", "--before", "90d").stderr.startswith("Nothing to remove: nothing was asked before ")
+    assert shell.json("log", "rm", "--before", "90d")["removed"] == 0
     assert "would remove 0 questions" in shell.run("log", "rm", "--before", "90d", "--dry-run").stdout
     assert "would remove 1 question asked" in shell.run("log", "rm", "--before", "0h", "--dry-run").stdout
-    assert "Removed 0 questions" in shell.run("log", "rm", "--before", "12w", "--yes").stderr
+    assert "Nothing to remove" in shell.run("log", "rm", "--before", "12w", "--yes").stderr
     assert shell.json("log", "rm", "--before", "0d", "--yes")["removed"] == 1
     assert shell.json("log", "ls")["questions"] == []
     wrong = shell.run("log", "rm", "--before", "soon", code=2).stderr
@@ -316,7 +318,9 @@ def test_memory_comes_from_standard_input_and_from_an_editor(shell: Shell, monke
     shell.run("project", "memory", "--edit")
     assert shell.run("project", "memory").stdout == "Wir bauen Möbel.\n"
     monkeypatch.setenv("EDITOR", "true")
-    assert "Nothing changed" in shell.run("project", "memory", "--edit").stderr
+    assert "Nothing changed: version 2 says the same" in shell.run("project", "memory", "--edit").stderr
+    unwritten = shell.run("project", "rules", "--edit").stderr
+    assert unwritten == "Nothing changed: it is still empty\n"
     assert shell.json("project", "memory", "--restore", "0")["text"]["text"] == ""
 
 
@@ -350,6 +354,12 @@ def test_language_models_are_listed_without_a_call_or_a_key(shell: Shell, monkey
     assert (
         "No language model is chosen" in plain.stderr and "Ollama does not answer at http://127.0.0.1" in plain.stderr
     )
+    assert "Next: set model.name in ragforge.toml, such as ollama:llama3.2 or openai:gpt-5-mini" in plain.stderr
+    with ModelServer() as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.host)
+        assert (
+            "Next: set model.name in ragforge.toml, such as ollama:llama3.2:latest" in shell.run("models", "ls").stderr
+        )
     monkeypatch.setenv("OPENAI_API_KEY", "sk-hidden")
     chosen = ("--set", "model.name=openai:gpt-4o-mini", "--set", "model.premium=anthropic:claude-haiku-4-5",
               "--set", "model.cheap=ollama:qwen3:8b", "--set", "model.balanced=ollama:nothing")  # fmt: skip

@@ -291,9 +291,10 @@ def test_a_small_window_is_said(workspace: Path, server: ModelServer, window: in
             assert window < 1_500
         else:
             assert isinstance(answer, Answer)
-            [sent] = [call for call in server.calls if call.json.get("stream")]
-            assert len(sent.prompt) // 5 + 1024 < window
             assert any("no room in the prompt for" in notice for notice in answer.account.notices)
+            sent = [call for call in server.calls if call.json.get("stream")]
+            assert len(sent) == (not answer.quoted) and all(len(call.prompt) // 5 + 1024 < window for call in sent)
+            assert answer.account.sources and (answer.quoted or answer.account.prompt.sources)  # type: ignore[union-attr]
 
 
 def test_what_fits_no_more_is_named(workspace: Path, server: ModelServer) -> None:
@@ -332,7 +333,7 @@ def eventually(true: Callable[[], bool], seconds: float = 3.0) -> bool:
     return true()
 
 
-def test_a_stream_that_is_closed_hangs_up_and_keeps_nothing(workspace: Path, server: ModelServer) -> None:
+def test_a_stream_that_is_closed_hangs_up_and_keeps_no_turn(workspace: Path, server: ModelServer) -> None:
     server.always = behaviours.STALL_MIDWAY
     server.reply = "The company was founded in 1987 by Inge and Klaus Petersen [1]. So it was, in Husum."
     with opened(workspace, server, model__idle_seconds=30) as forge:
@@ -344,14 +345,14 @@ def test_a_stream_that_is_closed_hangs_up_and_keeps_nothing(workspace: Path, ser
         stream.close()  # type: ignore[attr-defined]
         assert eventually(lambda: server.disconnects == 1)
         assert forge.turns(conversation, project="p") == []
-        assert len(forge.query_log(project="p", limit=1_000)) == before
+        assert len(forge.query_log(project="p", limit=1_000)) == before + 1, "it was paid"
         server.always = behaviours.NORMAL
         assert isinstance(forge.ask(QUESTION, project="p", conversation=conversation, stages=()), Answer)
         assert [turn.number for turn in forge.turns(conversation, project="p")] == [1]
 
 
 @pytest.mark.parametrize("stages", [(), ("shape", "gate", "condense")])
-def test_a_cancel_hangs_up_and_keeps_nothing(workspace: Path, server: ModelServer, stages: tuple[str, ...]) -> None:
+def test_a_cancel_hangs_up_and_keeps_no_turn(workspace: Path, server: ModelServer, stages: tuple[str, ...]) -> None:
     server.always = behaviours.STALL
     with opened(workspace, server, model__idle_seconds=30) as forge:
         conversation = forge.begin_conversation("cancelled", project="p").id
@@ -364,7 +365,7 @@ def test_a_cancel_hangs_up_and_keeps_nothing(workspace: Path, server: ModelServe
         assert time.monotonic() - began < 3
         assert eventually(lambda: server.disconnects == 1)
         assert forge.turns(conversation, project="p") == []
-        assert len(forge.query_log(project="p", limit=1_000)) == before
+        assert len(forge.query_log(project="p", limit=1_000)) == before + 1, "it was paid"
 
 
 def test_what_is_done_after_an_answer_keeps_nobody_waiting(workspace: Path, server: ModelServer) -> None:

@@ -20,6 +20,7 @@ from ragforge import Ragforge
 from ragforge.adapters.catalog import tables
 from ragforge.adapters.catalog.catalog import SqlCatalog
 from ragforge.adapters.catalog.database import HEAD, Database
+from ragforge.domain.conversation import FORGOTTEN_ANSWER
 from ragforge.domain.records import ProjectTextKind
 from ragforge.errors import StoreError
 from ragforge.operate.access import owner
@@ -199,6 +200,37 @@ def test_runs_of_a_catalog_that_knew_no_answers_come_along(database: Database) -
         (found,) = unit.evaluations.results(owner(), "p", "run")
     assert (known.label, known.metrics, known.answers) == ("old", {"mrr": 0.5}, {})
     assert (found.text, found.metrics, found.answer) == ("Why?", {"mrr": 0.5}, None)
+
+
+def test_conversations_from_before_come_along(database: Database) -> None:
+    """Of their turns nobody knows what they repeat; what lost its answer still has none."""
+    upgrade_to(database, "0007")
+    fill_old(database)
+    forgotten = "This answer was removed: it cited a document that is no longer in the project."
+    talk = (1, "c", 1, "owner", "talk", 2, 1_700_000_000_000, 1, 1)
+    names = (
+        "ord, id, conversation, number, question, answer, asked_at, standalone, abstained, summary, tags, importance"
+    )
+    names += ", tokens, source, probe, mode"
+    said = [
+        (number, f"t{number}", 1, number, "How long?", answer, 1, "", False, "", "[]", 0.0, 1, "chat", "", "")
+        for number, answer in ((1, "Thirty days."), (2, forgotten))
+    ]
+    mark = "?" if database.is_sqlite else "%s"
+    with database.write() as connection:
+        connection.exec_driver_sql(f"INSERT INTO conversations VALUES ({', '.join([mark] * len(talk))})", talk)
+        for row in said:
+            marks = ", ".join([mark] * len(row))
+            connection.exec_driver_sql(f"INSERT INTO turns ({names}) VALUES ({marks})", row)
+    database.upgrade()
+    with SqlCatalog(database, now).write() as unit:
+        assert unit.conversations.get(owner(), "p", "c").cuts == 0
+        first, second = unit.conversations.turns(owner(), "p", "c")
+        assert (first.answer, first.repeats, second.answer) == ("Thirty days.", True, FORGOTTEN_ANSWER)
+        assert unit.conversations.unembedded(owner(), "p", "c", "f") == ["t1"]
+        unit.conversations.remove_turn(owner(), "p", "t1")
+        assert unit.conversations.get(owner(), "p", "c").cuts == 1
+        assert unit.conversations.add(owner(), "p", turn("c"), "", None).number == 3
 
 
 def test_a_person_is_told_of_the_upgrade(tmp_path: Path) -> None:

@@ -33,7 +33,8 @@ def test_the_public_names() -> None:
     assert ragforge.__all__ == ["Ragforge", "__version__"]
     methods = {name for name in vars(ragforge.Ragforge) if not name.startswith("_")}
     assert methods == {
-        "add", "adding", "agent", "agents", "artifact", "artifacts", "ask", "begin_conversation", "cancel_job", "check",
+        "add", "adding", "agent", "agents", "answering_model", "artifact", "artifacts", "ask", "begin_conversation",
+        "cancel_job", "check",
         "chunks", "close", "compare_evaluations", "conversation", "conversations", "counters", "create_project",
         "doctor", "document", "document_kinds", "documents", "enable", "evaluating", "evaluation", "evaluations",
         "explain", "export_artifact", "find", "give_feedback", "importing_questions", "jobs", "label",

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
+from ragforge.answer.clean import LINK_IN_SOURCE, links_in, noted
 from ragforge.answer.outline import HEADING, SOURCES, Outline, Part, fence_after
+from ragforge.answer.stream import clean
 from ragforge.domain.answers import Citation
 from ragforge.domain.prompts import PromptParts, Shape, Source
 from ragforge.domain.records import Artifact, ArtifactSection
@@ -28,6 +30,7 @@ _ROW = re.compile(r"[ \t]*\|")
 _RULE_ROW = re.compile(r"[ \t]*\|?[ \t:|-]+$")
 _ENDED = re.compile(r"[.!?…。！？][\"'”’»)*_]*(?:\s*\[\d+\])+\Z")
 """A sentence, and markers after its end."""
+_LINK_IN_SOURCE = re.compile(re.escape(LINK_IN_SOURCE).replace(r"\{\}", r"\d+"))
 _SPECIAL = re.compile(r"([\\`*_\[\]<>#|!&~$])")
 
 
@@ -111,12 +114,20 @@ class Numbering:
         key = (source.document, source.text)
         if key not in self._numbers:
             self._numbers[key] = len(self._numbers) + 1
-            self._sources.append(replace(source, number=self._numbers[key]))
+            where = replace(source.locator, path=tuple(map(_inert, source.locator.path)))
+            self._sources.append(replace(source, number=self._numbers[key], name=_inert(source.name), locator=where))
         return self._numbers[key]
 
     @property
     def sources(self) -> tuple[Source, ...]:
         return tuple(self._sources)
+
+
+def _inert(name: str) -> str:
+    """The name of a file or a heading as it can be shown: an address in it can be read, but leads nowhere."""
+    for address in sorted(links_in([name]), key=len, reverse=True):
+        name = name.replace(address, noted(address))
+    return clean(name)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +168,7 @@ def settled(
             at = citation.end
         pieces.append(text[at:stop] if stop == end else text[at:stop].rstrip() + _line_ends(text[stop:end], keep))
     whole = re.sub(r"\n{3,}", "\n\n", "".join(pieces)).strip("\n")
+    whole = _LINK_IN_SOURCE.sub("[link in the source]", whole)  # its number is not the document's
     return Settled(
         whole,
         tuple(dict.fromkeys(numbers)),

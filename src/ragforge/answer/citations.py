@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import groupby
 
+from ragforge.answer.clean import OURS
+from ragforge.answer.sources import Paths, path_at, paths_in
 from ragforge.answer.stream import clean
 from ragforge.answer.units import Unit, units
 from ragforge.answer.weigh import TermsOf
@@ -22,7 +23,9 @@ from ragforge.domain.language import detect
 from ragforge.domain.prompts import Source
 
 _MARKER = re.compile(r"\[(\d{1,9})\]")
-_MARKERS_AFTER = re.compile(r"([.!?…。！？]+[\"'”’»)]*)([ \t]*(?:\[\d{1,9}\][ \t]?)*\[\d{1,9}\])")
+_MARKERS_AFTER = re.compile(
+    r"(?<![.!?…。！？])([.!?…。！？]{1,8}[\"'”’»)]{0,8})([ \t]{0,8}(?:\[\d{1,9}\][ \t]?)*\[\d{1,9}\])"
+)
 _WORDS_HELD = 0.6
 """The part of a sentence's plain words that must be in the passage: who rephrases uses some of his own."""
 _SHORTEST_WORD = 4
@@ -54,8 +57,13 @@ def check(
     allowed_links: Collection[str] = (),
     *,
     addresses: bool = True,
+    question: str = "",
 ) -> Checked:
-    """What the model wrote, cleaned as the stream was, with every marker traced to its passage."""
+    """What the model wrote, cleaned as the stream was, with every marker traced to its passage.
+
+    Where a sentence stands in a passage more than once, the one is meant whose headings the sentence or the `question`
+    speaks of.
+    """
     shown, passed = clean(text, sources, allowed_links, addresses=addresses)
     by_number = {source.number: source for source in sources}
     told = _told(shown, by_number)
@@ -65,6 +73,7 @@ def check(
         for number in dict.fromkeys(int(match[1]) for sentence in cited for match in sentence.markers)
     }
     language = detect(shown) or "en"
+    asked = frozenset(terms_of([question])[0])
     citations: list[Citation] = []
     unproved: list[str] = []
     for sentence in cited:
@@ -73,7 +82,7 @@ def check(
         missing = claim.missing_in(held)
         if missing:
             unproved.append(sentence.bare)
-        found = {passage.source.number: _citation(claim, passage, missing) for passage in held}
+        found = {passage.source.number: _citation(claim, passage, missing, asked) for passage in held}
         citations.extend(
             replace(found[int(match[1])], start=match.start(), end=match.end()) for match in sentence.markers
         )
@@ -82,10 +91,23 @@ def check(
     return Checked(shown, tuple(citations), tuple(passed.removed), tuple(unproved), tuple(passed.stripped), uncited)
 
 
-def _citation(claim: _Claim, passage: _Passage, missing: str) -> Citation:
+def proving(terms_of: TermsOf) -> Callable[[str, Source], bool]:
+    """A check of single statements, with all their sentences, against one source each; a source is read once."""
+    passages: dict[Source, _Passage] = {}
+
+    def proved(statement: str, source: Source) -> bool:
+        if source not in passages:
+            passages[source] = _Passage.of(source, terms_of)
+        claim = _Claim.of(statement, terms_of, detect(statement) or "en")
+        return not claim.missing_in([passages[source]])
+
+    return proved
+
+
+def _citation(claim: _Claim, passage: _Passage, missing: str, asked: frozenset[str]) -> Citation:
     """What a sentence rests on; where its marker stands is not known here."""
     source = passage.source
-    start, end = passage.best_for(claim)
+    start, end = passage.best_for(claim, asked)
     reason = missing
     if not reason and claim.terms and claim.terms.isdisjoint(passage.terms):
         reason = "nothing of the sentence is in this passage"
@@ -94,7 +116,7 @@ def _citation(claim: _Claim, passage: _Passage, missing: str) -> Citation:
         chunk=_leaf(source, start, end),
         document=source.document,
         name=source.name,
-        locator=source.locator,
+        locator=replace(source.locator, path=path_at(passage.paths, start)),
         quote=source.text[start:end],
         start=0,
         end=0,
@@ -128,7 +150,8 @@ def _told(text: str, known: Collection[int]) -> list[_Sentence]:
     markers = [
         match for match in _MARKER.finditer(text) if int(match[1]) in known and not _is_inside(code, match.start())
     ]
-    masked = _MARKER.sub(lambda match: " " * len(match[0]), _MARKERS_AFTER.sub(_full_stop_last, text))
+    own = OURS.sub(_blank, text)
+    masked = _MARKER.sub(_blank, _MARKERS_AFTER.sub(_full_stop_last, own))
     spans = units(masked)
     starts = [unit.start for unit in spans]
     belonging: dict[int, list[re.Match[str]]] = {}
@@ -143,7 +166,11 @@ def _told(text: str, known: Collection[int]) -> list[_Sentence]:
         _Sentence(_bare(masked[unit.start : unit.end]), tuple(belonging.get(place, ())), _claims(masked, unit, code))
         for place, unit in enumerate(spans)
     ]
-    return told + [_Sentence(_bare(_line(text, start)), tuple(found), False) for start, found in alone.items()]
+    return told + [_Sentence(_bare(_line(own, start)), tuple(found), False) for start, found in alone.items()]
+
+
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
 
 
 def _full_stop_last(match: re.Match[str]) -> str:
@@ -263,6 +290,9 @@ class _Passage:
     spans: tuple[tuple[int, int], ...]
     held: tuple[frozenset[str], ...]
     """The terms and values of each."""
+    paths: Paths
+    titled: tuple[frozenset[str], ...]
+    """The terms of the headings above each."""
     terms: frozenset[str]
     values: frozenset[str]
     denies: bool
@@ -275,13 +305,22 @@ class _Passage:
         whole, of_title, *held = map(frozenset, terms_of([text, title, *(text[slice(*span)] for span in spans)]))
         values = _values(text) | _values(title)
         each = tuple(terms | _values(text[slice(*span)]) for terms, span in zip(held, spans, strict=True))
-        return cls(source, spans, each, whole | of_title, values, _denies(text))
+        paths = paths_in(source)
+        above = [path_at(paths, start) for start, _ in spans]
+        headings = list(dict.fromkeys(above))
+        of_headings = dict(zip(headings, map(frozenset, terms_of([" ".join(path) for path in headings])), strict=True))
+        titled = tuple(of_headings[path] for path in above)
+        return cls(source, spans, each, paths, titled, whole | of_title, values, _denies(text))
 
-    def best_for(self, claim: _Claim) -> tuple[int, int]:
+    def best_for(self, claim: _Claim, asked: frozenset[str]) -> tuple[int, int]:
         """The sentence of the passage that shares most with the claim: numbers and names count double."""
         strong = frozenset().union(*claim.names.values(), *claim.numbers.values())
         terms = claim.terms
-        weighed = [len(terms & held) + len(strong & held) for held in self.held]
+        sought = terms | asked
+        weighed = [
+            (len(terms & held) + len(strong & held), len(sought & titled))
+            for held, titled in zip(self.held, self.titled, strict=True)
+        ]
         if not weighed:
             return 0, min(len(self.source.text), _LONGEST_QUOTE)
         return self.spans[max(range(len(weighed)), key=lambda place: weighed[place])]
@@ -293,7 +332,6 @@ _WORD = re.compile(r"[^\W_][\w'’-]*")
 _CODE_NAME = re.compile(r"(?<![\w./-])(?=[\w./-]{0,64}\d)(?=[\w./-]{0,64}[^\W\d_])[^\W_][\w./-]{0,64}[^\W_]")
 _REACH = 8
 """Characters before a word that tell whether it begins a sentence."""
-_CAPITAL = re.compile(r"[^\W\d_a-z]\S*")
 _START = re.compile(r"[\"'“„(*_\s]*")
 
 
@@ -356,7 +394,7 @@ _DATE = re.compile(
 _NUMBER = re.compile(
     r"(?<![\w.,])(?<![^\W\d_]-)\d+(?:[.,'’\u00a0\u202f]\d+)*(?:\s?(?:%|percent\b|per cent\b|prozent\b))?", re.IGNORECASE
 )
-_MEASURE = re.compile(r"\d+(?:[.,]\d+)*[^\W\d_]{1,3}")
+_MEASURE = re.compile(r"(?<!\d)(?<!\d[.,])\d{1,20}(?:[.,]\d{1,20})*[^\W\d_]{1,3}")
 _GROUPED = re.compile(r"\d{1,3}(?:([.,'’\u00a0\u202f])\d{3})(?:\1\d{3})*")
 _NEGATION = re.compile(
     r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|\w+n['’]t|nicht|kein\w*|nie|niemals|ohne|ne|pas"
@@ -469,16 +507,3 @@ def formatted(citation: Citation, style: CitationStyle = CitationStyle.PLACE) ->
     elif style is not CitationStyle.TIME and locator.page is not None:
         place = f", page {locator.page}"
     return f"[source: {citation.name}{place}]"
-
-
-def source_list(citations: Sequence[Citation]) -> tuple[str, ...]:
-    """The sources for the end of an answer, one line each: `[1] title, p. 3`."""
-    first = {number: next(group) for number, group in groupby(sorted(citations, key=_number), key=_number)}
-    return tuple(
-        f"[{number}] {citation.name}{', ' + label if (label := citation.locator.label()) else ''}"
-        for number, citation in first.items()
-    )
-
-
-def _number(citation: Citation) -> int:
-    return citation.marker

@@ -15,6 +15,8 @@ from html import unescape
 LINK_REMOVED = "[link removed]"
 LINK_IN_SOURCE = "[link in source {}]"
 IMAGE_REMOVED = "[image removed]"
+OURS = re.compile(r"\[(?:link|image) removed\]|\[link in source \d{1,9}\]")
+"""What stands in place of something that was taken out: nobody claims it."""
 LONGEST_LINK = 600
 """Longer addresses are never allowed, so that no more needs to be held back."""
 _LONGEST_ENTITY = 40

@@ -33,7 +33,8 @@ LEAST_TOKENS, MOST_TOKENS = 64, 16_000
 _USUAL = Sampling(temperature=0.3, max_tokens=700)
 _KEYS = ("title", "temperature", "max_tokens", "about")
 _LEVELS = 4
-HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*$")
+_NO_END = r"[ \t]++(?!#+[ \t]*$)[^ \t\n]+"
+HEADING = re.compile(rf" {{0,3}}(#{{1,6}})(?:[ \t]++(?!#+[ \t]*$)([^ \t\n]+(?:{_NO_END})*+))?+(?:[ \t]+#+)?[ \t]*$")
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import pairwise
+from operator import and_
 from typing import NamedTuple
 
-from ragforge.answer.units import Span, Unit, announced, is_row, units
-from ragforge.answer.weigh import Groups, TermsOf, covered, kin_of, weights
+from ragforge.answer.asked import Asked, asked_for, compared, fits, wants_several
+from ragforge.answer.units import Span, Unit, announced, continues, is_item, is_row, items, units
+from ragforge.answer.weigh import Groups, TermsOf, covered, kin_of, named, weights
 from ragforge.domain.prompts import Source
 
 SOURCES = 5
@@ -27,6 +28,22 @@ _MOST_PLACES = 32
 _TITLE_WORDS = 4
 _STATES = re.compile(r"[\d:=]|[^\x00-\u024f]")
 """Signs of a value, or of a script whose words cannot be counted by spaces."""
+_RUN_IN_WORDS = 2
+_ASKS = re.compile(r"[?？؟][\"'”’»)\]*_]*\Z")
+_ASKED = 0.7
+"""A question that holds so much of this one is this one again, and not its answer."""
+_KEY = re.compile(r"[^\W\d_][^:.\n]{0,30}:[ \t]+")
+_REST = re.compile(
+    r"\|[ \t]*(?:else(?:where)?|(?:(?:all|any|the) )?(?:others?|rest)|default|otherwise|sonst(?:ige\w?)?|übrige\w?"
+    r"|andere\w?|andernorts|autres?|ailleurs|otr[ao]s|altr[ie]|övriga|overige?)\b",
+    re.IGNORECASE,
+)
+"""A row for whatever no other row is about."""
+_ABOUT = 0.5
+LIST_ITEMS, LIST_WORDS = 10, 120
+"""At most so much is quoted of a list that is asked for."""
+MOST_THINGS = 4
+_WORDS_EACH = 30
 _SENTENCE_ENDS = ".!?…:。！？\"'”»)"
 _ALIKE = 0.8
 """Of two units that share so many of their terms, one is enough."""
@@ -40,93 +57,12 @@ class Quoted(NamedTuple):
     end: int
     text: str
     score: float
+    more: int = 0
+    """So many items of its list are not quoted."""
 
 
-class Asked(StrEnum):
-    """The kind of thing that answers."""
-
-    NAME = "name"
-    TIME = "time"
-    AMOUNT = "amount"
-    PLACE = "place"
-    REASON = "reason"
-    OTHER = "other"
-
-
-_KINDS: tuple[tuple[Asked, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile(pattern, re.IGNORECASE))
-    for kind, pattern in (
-        (
-            Asked.AMOUNT,
-            r"\bhow (?:many|much|long|far|old|often|big|large|tall|high|deep|wide|fast|heavy|hot|cold|late|soon)\b"
-            r"|\b(?:what|which)(?: \w+)? (?:percent\w*|number|amount|share|fraction|proportion|rate|price|cost|size"
-            r"|weight|length|height|age|temperature|speed|distance|degree|population|budget|limit)\b"
-            r"|\bat what\b|\bwie ?(?:viele?|lange?|oft|hoch|weit|teuer|schwer|gro(?:ß|ss))\b|\bcombien\b"
-            r"|\bcu[aá]nt[oa]s?\b|\bquant[oiae]\b|\bhoeveel\b|\bhur många\b|多少|几|いくつ|いくら",
-        ),
-        (
-            Asked.TIME,
-            r"\bwhen\b|\b(?:what|which)(?: \w+)? (?:years?|centur\w+|dates?|days?|months?|decades?|times?|era|period)\b"
-            r"|\b(?:until|since) when\b|\bwann\b|\bquand\b|\bcu[aá]ndo\b|\bquando\b|\bwanneer\b|\bnär\b"
-            r"|何时|什么时候|いつ",
-        ),
-        (
-            Asked.NAME,
-            r"\bwho(?:m|se)?\b|\b(?:what|which)(?: \w+)? (?:person|people|man|woman|king|queen|emperor|president|leader"
-            r"|author|company|organi[sz]ation|group|party|team)\b|\bwer\b|\bwem\b|\bwen\b|\bqui\b|\bqui[eé]n(?:es)?\b"
-            r"|\bchi\b|\bquem\b|\bwie is\b|\bvem\b|谁|誰|だれ",
-        ),
-        (
-            Asked.PLACE,
-            r"\bwhere\b|\b(?:what|which)(?: \w+)? (?:countr\w+|cit(?:y|ies)|states?|places?|regions?|continents?|towns?"
-            r"|rivers?|areas?|islands?|locations?|streets?)\b|\bwo(?:her|hin)?\b|\boù\b|\bd[oó]nde\b|\bdove\b"
-            r"|\bonde\b|\bwaar\b|\bvar\b|哪里|哪儿|どこ",
-        ),
-        (
-            Asked.REASON,
-            r"\bwhy\b|\bwhat (?:caused|causes|led to|made)\b|\breasons?\b|\bwarum\b|\bwieso\b|\bpourquoi\b"
-            r"|\bpor qu[eé]\b|\bperch[eé]\b|\bwaarom\b|\bvarför\b|为什么|なぜ",
-        ),
-    )
-)
-_TIMES = re.compile(
-    r"\b(?:1\d{3}|20\d{2})s?\b|\b\d{1,4} ?(?:BCE?|AD|CE)\b|\b\d{1,2}(?:st|nd|rd|th)\b|\bcentur(?:y|ies)\b"
-    r"|\b\d{1,2}:\d{2}\b|\b\d{1,2}[./]\d{1,2}[./]\d{2,4}\b|[年月]"
-    r"|\b(?:January|February|March|April|May|June|July|August|September|October|November|December|Januar|Februar"
-    r"|März|Mai|Juni|Juli|Oktober|Dezember|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)s?\b"
-)
-_AMOUNTS = re.compile(
-    r"\d|[%€$£]|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen"
-    r"|eighteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundreds?|thousands?|millions?|billions?|dozens?"
-    r"|half|quarter|third|twice|double|single|several|few|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|elf|zwölf)\b"
-    r"|[一二三四五六七八九十百千万]",
-    re.IGNORECASE,
-)
-_NAMES = re.compile(r"(?<![.!?:\n] )(?<!^)\b[^\W\d_a-z]\w*[\w'-]*")
-_PLACES = re.compile(
-    r"\b(?:in|at|from|near|to|of|into|across|through|towards?|im?|nach|aus|à|en|de)(?: the)? [^\W\d_a-z]\w+"
-)
-_REASONS = re.compile(
-    r"\b(?:because|due to|since|in order to|so that|as a result|therefore|caused?|reasons?|thus|owing|led to|thanks to"
-    r"|weil|denn|wegen|damit|parce que|afin|porque|perché)\b",
-    re.IGNORECASE,
-)
-_HOLDING = {
-    Asked.TIME: _TIMES,
-    Asked.AMOUNT: _AMOUNTS,
-    Asked.NAME: _NAMES,
-    Asked.PLACE: _PLACES,
-    Asked.REASON: _REASONS,
-}
-_WORD = re.compile(r"\w+")
 _SPACELESS = re.compile("[\u3040-\u30ff\u3400-\u9fff\u0e01-\u0e4e]")
 _CLAUSE = re.compile(r"(?<=[;,:–—])\s+|(?<!\s)\s+(?=[(–—])|(?<=[、，；])")
-
-
-def asked_for(question: str) -> Asked:
-    """What kind of thing the question asks for: the first one it names."""
-    found = ((match.start(), kind) for kind, pattern in _KINDS if (match := pattern.search(question)))
-    return min(found, key=lambda each: each[0], default=(0, Asked.OTHER))[1]
 
 
 def word_count(text: str) -> int:
@@ -143,6 +79,8 @@ class _Candidate:
     place: int
     """Among the units of its source."""
     terms: frozenset[str]
+    over: frozenset[str]
+    """Terms of the title and the lines that it stands under."""
     features: tuple[float, ...]
     score: float
 
@@ -174,8 +112,86 @@ def quote(
     """The best units, in the order of the sources: as many as that, together within so many words, none twice.
 
     A question for a fact gets one, unless a second is about as good. What announces a list or code is quoted with it.
+    More than that is quoted of a list that is asked for, and where the same is asked about several things.
     """
+    weighed = weights(groups, rare)
     ranked = sorted(candidates(question, groups, rare, sources, terms_of), key=lambda each: -each.score)
+    if not ranked:
+        return []
+    if each_of := _about_each(question, ranked[0], groups, rare, sources, terms_of):
+        return each_of
+    if wants_several(question) and (listed := _listed(ranked[0], groups, weighed)):
+        return listed
+    return _best(question, ranked, groups, weighed, terms_of, sentences, words)
+
+
+def _about_each(
+    question: str,
+    best: _Candidate,
+    groups: Groups,
+    rare: Mapping[str, float],
+    sources: Sequence[Source],
+    terms_of: TermsOf,
+) -> list[Quoted]:
+    """Of several things, the unit that tells most about each; none if one tells about several, or none about some."""
+    things = compared(question)
+    if not 1 < len(things) <= MOST_THINGS:
+        return []
+    _, *held = (frozenset(terms) for terms in terms_of([question, *things]))
+    own = [terms.difference(*(other for other in held if other is not terms)) for terms in held]
+    if sum(not mine.isdisjoint(best.terms) for mine in own) > 1:
+        return []
+    found: dict[tuple[int, int], Quoted] = {}
+    for mine in own:
+        others = frozenset().union(*own) - mine
+        asked = [group for group in groups if others.isdisjoint(group) or not mine.isdisjoint(group)]
+        about = [
+            each
+            for each in candidates(question, asked, rare, sources, terms_of)
+            if not mine.isdisjoint(each.terms | each.over) and others.isdisjoint(each.terms | each.over)
+        ]
+        if not mine or not about:
+            return []
+        top = max(about, key=lambda each: each.score)
+        text, (start, end) = top.source.text, (top.unit.start, top.unit.end)
+        if word_count(text[start:end]) > _WORDS_EACH:
+            start, end = _cut(text, start, end, asked, weights(asked, rare), terms_of, _WORDS_EACH)
+        found[top.source.number, start] = Quoted(top.source.number, start, end, text[start:end], top.score)
+    return [found[place] for place in sorted(found)]
+
+
+def _listed(best: _Candidate, groups: Groups, weighed: Sequence[float]) -> list[Quoted]:
+    """The items of the list that the best unit belongs to, if what the list stands under tells what it is about."""
+    text = best.source.text
+    about = covered(groups, weighed, best.over | best.terms if best.unit.leads else best.over)
+    if about < _ABOUT or covered(groups, weighed, best.terms | best.over) > about:
+        return []  # it is about something else, or this item about more than the others
+    place = best.place + best.unit.leads
+    spans = items(text, best.units, place) if place < len(best.units) else []
+    if len(spans) < 2:
+        return []
+    start = end = min(spans[0][0], best.unit.start)
+    if best.units[place].under:  # what announces it is quoted with it
+        start = min(start, best.units[place].under[-1][0])
+    shown = 0
+    for _, last in spans[:LIST_ITEMS]:
+        if word_count(text[start:last]) > LIST_WORDS:
+            break
+        end, shown = last, shown + 1
+    if not shown:
+        return []
+    return [Quoted(best.source.number, start, end, text[start:end], best.score, len(spans) - shown)]
+
+
+def _best(
+    question: str,
+    ranked: Sequence[_Candidate],
+    groups: Groups,
+    weighed: Sequence[float],
+    terms_of: TermsOf,
+    sentences: int,
+    words: int,
+) -> list[Quoted]:
     factual = asked_for(question) not in (Asked.OTHER, Asked.REASON)
     chosen: list[_Candidate] = []
     quoted: list[Quoted] = []
@@ -185,6 +201,8 @@ def quote(
             break
         if chosen and each.score < chosen[0].score - (_FOLLOWS_FACT if factual else _FOLLOWS):
             break
+        if chosen and not each.features[0] and each.features[1] < chosen[0].features[1]:
+            continue  # only its title has to do with the question
         if any(_overlap(each, other, span) for other, span in zip(chosen, quoted, strict=True)):
             continue
         text = each.source.text
@@ -196,9 +214,10 @@ def quote(
         if word_count(text[start:end]) > room:
             if chosen:
                 continue  # another that fits is better than half of this
-            start, end = _cut(text, start, end, groups, weights(groups, rare), terms_of, room)
+            start, end = _cut(text, start, end, groups, weighed, terms_of, room)
         chosen.append(each)
-        quoted.append(Quoted(each.source.number, start, end, text[start:end], each.score))
+        more = _left_out(each, end) if end > each.unit.end else 0
+        quoted.append(Quoted(each.source.number, start, end, text[start:end], each.score, more))
         room -= word_count(text[start:end])
     return sorted(quoted, key=lambda each: (each.source, each.start))
 
@@ -225,6 +244,12 @@ def _with_announced(candidate: _Candidate, words: int) -> tuple[int, int]:
     return start, end
 
 
+def _left_out(candidate: _Candidate, end: int) -> int:
+    """How many items of the list that it announces come after this place."""
+    following = announced(candidate.source.text, candidate.units, candidate.place)
+    return sum(each.start >= end and is_item(candidate.source.text, each) for each in following)
+
+
 def _cut(
     text: str, start: int, end: int, groups: Groups, weighed: Sequence[float], terms_of: TermsOf, words: int
 ) -> tuple[int, int]:
@@ -232,12 +257,10 @@ def _cut(
     borders = [start, *(start + cut.end() for cut in _CLAUSE.finditer(text[start:end])), end]
     pieces = [text[first:last] for first, last in pairwise(borders)]
     held = [frozenset(each) for each in terms_of(pieces)]
-    sizes = [word_count(piece) for piece in pieces]
     best, span = -1.0, (start, start)
     for first in range(len(pieces)):
-        last, size = first, 0
-        while last < len(pieces) and size + sizes[last] <= words:
-            size += sizes[last]
+        last = first
+        while last < len(pieces) and word_count(text[borders[first] : borders[last + 1]]) <= words:
             last += 1
         if last > first:
             value = covered(groups, weighed, frozenset().union(*held[first:last]))
@@ -266,28 +289,57 @@ def candidates(
     pairs = [first + second for first, second in pairwise(weighed)]
     best = max((source.score for source in sources[:SOURCES]), default=0.0) or 1.0
     kind = asked_for(question)
-    given = frozenset(_WORD.findall(question.casefold()))
+    several = wants_several(question)
+    given = frozenset().union(*groups, *terms_of([question]))
     read = [_read(source, terms_of) for source in sources[:SOURCES]]
     kin = kin_of(groups, frozenset().union(*(held for each in read for held in each.terms)))
+    known = frozenset().union(*(terms for each in read for terms in (each.title, *each.terms, *each.over.values())))
+    unheard = [known.isdisjoint(group) and not near for group, near in zip(groups, kin, strict=True)]
+    strange = any(unheard) and any(map(and_, unheard, named(question, groups, terms_of)))
     found = []
     for source, (spans, terms, title, over) in zip(sources, read, strict=False):
         sets = [frozenset(held) for held in terms]
+        alone = [covered(groups, weighed, held, kin) for held in sets]
+        asks = [told >= _ASKED and _asks(source.text, unit) for unit, told in zip(spans, alone, strict=True)]
+        rows_tell = any(is_row(source.text, unit) and told for unit, told in zip(spans, alone, strict=True))
+        record: frozenset[str] = frozenset()  # of keys and values in one line, those before this one
         for place, unit in enumerate(spans):
-            if not _found(source, unit) or _is_title(source.text, unit):
-                continue
+            shown = source.text[unit.start : unit.end]
             before = sets[place - 1] if place else frozenset()
-            context = sets[place].union(before, title, *(over[span] for span in (*unit.above, *unit.under)))
+            record = before | record if _KEY.match(shown) and continues(source.text, unit) else frozenset()
+            if unit.title or not _found(source, unit) or _is_title(source.text, spans, place):
+                continue
+            if asks[place] or _only_repeats(shown, sets[place], given, terms_of):
+                continue
+            if is_row(source.text, unit) and not alone[place] and not several and (rows_tell or not _REST.match(shown)):
+                continue  # it is about another thing than the one that is asked about
+            if strange and not alone[place] and not _REST.match(shown):
+                continue  # only its title has to do with the question, and nothing here with the name in it
+            over_it = frozenset().union(title, *(over[span] for span in (*unit.above, *unit.under)))
             features = (
-                covered(groups, weighed, sets[place], kin),
-                covered(groups, weighed, context, kin),
+                alone[place - 1] if place and asks[place - 1] else alone[place],
+                covered(groups, weighed, sets[place].union(before, record, over_it), kin),
                 _close(groups, pairs, terms[place]),
-                _fits(kind, source.text[unit.start : unit.end], given),
+                fits(kind, " ".join((shown, *_header(source.text, unit))), question),
                 source.score / best,
             )
             score = sum(weight * value for weight, value in zip(_WEIGHTS, features, strict=True))
             score -= _SCRAP_COSTS * _is_scrap(source.text, unit)
-            found.append(_Candidate(source, spans, place, sets[place], features, score))
+            found.append(_Candidate(source, spans, place, sets[place], over_it, features, score))
     return found
+
+
+def _only_repeats(shown: str, held: frozenset[str], given: frozenset[str], terms_of: TermsOf) -> bool:
+    """Whether it says nothing but words of the question, or they are the whole value of a key."""
+    if held <= given:
+        return True
+    key = _KEY.match(shown)
+    return key is not None and frozenset(terms_of([shown[key.end() :]])[0]) <= given
+
+
+def _header(text: str, unit: Unit) -> list[str]:
+    """Of a row, the names of the columns."""
+    return [text[slice(*span)] for span in unit.above if text[span[0]] == "|"] if is_row(text, unit) else []
 
 
 class _Read(NamedTuple):
@@ -312,10 +364,21 @@ def _is_scrap(text: str, unit: Unit) -> bool:
     return text[unit.end - 1] not in _SENTENCE_ENDS and not (unit.code or unit.under or is_row(text, unit))
 
 
-def _is_title(text: str, unit: Unit) -> bool:
-    """Whether it is a few words that state nothing."""
+def _is_title(text: str, spans: Sequence[Unit], place: int) -> bool:
+    """Whether it is a few words that state nothing: a heading, or one or two with a full stop that answer nothing."""
+    unit = spans[place]
     shown = text[unit.start : unit.end]
-    return _is_scrap(text, unit) and len(shown.split()) <= _TITLE_WORDS and not _STATES.search(shown)
+    words = len(shown.split())
+    if _STATES.search(shown.rstrip(":")) or unit.leads:
+        return False
+    if words <= _TITLE_WORDS and _is_scrap(text, unit):
+        return True
+    answers = place and _asks(text, spans[place - 1])
+    return words <= _RUN_IN_WORDS and shown.endswith(".") and not answers
+
+
+def _asks(text: str, unit: Unit) -> bool:
+    return _ASKS.search(text, unit.start, unit.end) is not None
 
 
 def _found(source: Source, unit: Unit) -> bool:
@@ -334,14 +397,3 @@ def _close(groups: Groups, pairs: Sequence[float], terms: Sequence[str]) -> floa
         if any(abs(one - other) <= _NEAR for one in first for other in second)
     )
     return near / total
-
-
-def _fits(kind: Asked, text: str, given: frozenset[str]) -> float:
-    """Whether the text holds what is asked for, and the question does not hold it already."""
-    pattern = _HOLDING.get(kind)
-    if pattern is None:
-        return 0.0
-    for match in pattern.finditer(text):
-        if not given.issuperset(_WORD.findall(match[0].casefold())) or not match[0][0].isalnum():
-            return 1.0
-    return 0.0

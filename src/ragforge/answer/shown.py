@@ -11,12 +11,12 @@ from textwrap import dedent
 from typing import NamedTuple
 
 from ragforge.answer.quote import Quoted
-from ragforge.answer.units import Span, Unit, is_row, units
+from ragforge.answer.units import Span, Unit, continues, is_item, is_row, units
 from ragforge.domain.prompts import Source
 
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\s]*\)(?:\{[^{}\n]*\})?")
 _MARKS = r"\[\d{1,9}\](?:[,; \t]*\[\d{1,9}\])*"
-_FOREIGN_MARKS = re.compile(rf"[ \t]*(?:\({_MARKS}\)|{_MARKS})")
+_FOREIGN_MARKS = re.compile(rf"(?<![ \t])[ \t]*(?:\({_MARKS}\)|{_MARKS})")
 """Notes of the document itself: here they would seem to be ours."""
 _STRONG = re.compile(r"(?<![\w*_])(\*{1,3}|_{1,3})(?=\S)([^*_\n]+?)(?<=\S)\1(?![\w*_])")
 _BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
@@ -47,14 +47,18 @@ class _Part(NamedTuple):
 def shown(quotes: Sequence[Quoted], sources: Sequence[Source]) -> str:
     """The quotations as one answer, in paragraphs, each with the marker of its source."""
     texts = {source.number: source.text for source in sources}
-    paragraphs: list[tuple[int, list[_Part]]] = []
+    paragraphs: list[tuple[Quoted, list[_Part]]] = []
     for quote in quotes:
         parts = list(_parts(texts[quote.source], quote))
-        if paragraphs and paragraphs[-1][0] == quote.source and _goes_on(paragraphs[-1][1][-1], parts[0]):
+        if paragraphs and paragraphs[-1][0].source == quote.source and _goes_on(paragraphs[-1][1][-1], parts[0]):
             paragraphs[-1][1].extend(parts)
         else:
-            paragraphs.append((quote.source, parts))
-    return "\n\n".join(_paragraph(parts, f"[{number}]") for number, parts in paragraphs)
+            paragraphs.append((quote, parts))
+    return "\n\n".join(_paragraph(parts, f"[{quote.source}]") + _more(quote) for quote, parts in paragraphs)
+
+
+def _more(quote: Quoted) -> str:
+    return f"\n- … and {quote.more} more" if quote.more else ""
 
 
 def _parts(text: str, quote: Quoted) -> Iterator[_Part]:
@@ -76,11 +80,29 @@ def _paragraph(parts: Sequence[_Part], marker: str) -> str:
     if first.unit.leads and rest and rest[0].unit.code:
         return f"{_line(first)} {marker}\n{_fenced(rest)}"
     if first.unit.leads and rest and all(map(_is_item, rest)):
-        return "\n".join((_line(first), *(f"- {_line(part, inside=True)} {marker}" for part in rest)))
+        return "\n".join((_line(first), *_bullets(rest, marker)))
     if first.unit.code and "\n" in first.quoted:
         return f"{_fenced(parts)}\n{marker}"
+    if _begins_item(first) and any(map(_begins_item, rest)):
+        return "\n".join(_bullets(parts, marker))
     lines = [_line(part) for part in parts]
     return " ".join(f"{line} {marker}" if len(line.split()) >= _CLAIM or line is lines[-1] else line for line in lines)
+
+
+def _bullets(parts: Sequence[_Part], marker: str) -> list[str]:
+    """One for each item, with all its sentences."""
+    lines: list[str] = []
+    for part in parts:
+        said = f"{_line(part, inside=True)} {marker}"
+        if lines and continues(part.text, part.unit):
+            lines[-1] += f" {said}"
+        else:
+            lines.append(f"- {said}")
+    return lines
+
+
+def _begins_item(part: _Part) -> bool:
+    return is_row(part.text, part.unit) or is_item(part.text, part.unit)
 
 
 def _is_item(part: _Part) -> bool:

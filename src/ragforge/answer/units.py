@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
@@ -36,6 +36,10 @@ _CODE = re.compile(
     """,
     re.VERBOSE,
 )
+_NUMBER = re.compile(r"[ \t]*\d{1,3}[.)][ \t]+")
+_STATES = re.compile(r"[\d:=|]|[.!?…,;。！？、，]\W{0,8}$|[^\x00-\u024f–—“”‘’„]")
+"""Signs of a value or a sentence, or of a script whose words cannot be counted by spaces."""
+_HEADING_WORDS, _TITLE_WORDS = 6, 20
 _LONG = 50
 """Characters of a line that may go on in the next one."""
 
@@ -53,6 +57,8 @@ class Unit(NamedTuple):
     code: bool = False
     under: tuple[Span, ...] = ()
     """Lines that announce it and are set in less deep: the keys above a value, what a list is about."""
+    title: bool = False
+    """Whether it only names what follows it, as the first line of a letter does, or a heading without a sign."""
 
 
 def units(text: str) -> list[Unit]:
@@ -107,7 +113,7 @@ def units(text: str) -> list[Unit]:
     if fence:
         found.extend(_code(text, code, heading))
     close()
-    return _nested(text, found)
+    return _nested(text, _titled(text, found))
 
 
 def _is_rule(line: str) -> bool:
@@ -116,8 +122,7 @@ def _is_rule(line: str) -> bool:
 
 
 def _line_at(text: str, start: int) -> str:
-    end = text.find("\n", start)
-    return text[start : end if end >= 0 else len(text)].rstrip()
+    return text[start : _line_end(text, start)].rstrip()
 
 
 def _is_code(text: str, lines: list[Span]) -> bool:
@@ -160,6 +165,39 @@ def _trimmed(text: str, start: int, end: int, above: tuple[Span, ...]) -> Iterat
         yield Unit(start, end, above, text[end - 1] in ":：")
 
 
+def _titled(text: str, found: list[Unit]) -> list[Unit]:
+    """Each unit with the title of a plain text and the line that it stands below as a heading."""
+    titled: list[Unit] = []
+    first: tuple[Span, ...] = ()
+    last: tuple[Span, ...] = ()
+    for place, unit in enumerate(found):
+        if _heading(text, unit):
+            titled += found[place:]  # from here on, headings have a sign
+            break
+        if place + 1 < len(found) and _names_what_follows(text, unit, first=not place):
+            titled.append(unit._replace(above=first, title=True))
+            first, last = ((unit.start, unit.end),) if not place else first, ((unit.start, unit.end),)
+        else:
+            titled.append(unit._replace(above=tuple(dict.fromkeys((*first, *last))) + unit.above))
+    return titled
+
+
+def _names_what_follows(text: str, unit: Unit, *, first: bool) -> bool:
+    """Whether it is a line of a few words that states nothing, right above other text, or above all of it."""
+    line, end = _line_start(text, unit.start), _line_end(text, unit.end)
+    before, shown = text[line : unit.start], text[unit.start : unit.end]
+    alone = not before.strip() or _NUMBER.fullmatch(before)
+    if unit.code or not alone or text[unit.end : end].strip() or _STATES.search(shown):
+        return False
+    words = len(shown.split())
+    if first and line == len(text) - len(text.lstrip()):
+        return words <= _TITLE_WORDS
+    follows = _line_at(text, end + 1)
+    is_list = _NUMBER.match(follows) is not None and bool(before.strip())
+    begins = bool(before.strip()) or not _line_before(text, line).strip()
+    return words <= _HEADING_WORDS and begins and follows[:1].strip() != "" and not is_list
+
+
 def _nested(text: str, found: list[Unit]) -> list[Unit]:
     """Each unit with the lines that announce it."""
     if not any(unit.leads for unit in found):
@@ -171,7 +209,7 @@ def _nested(text: str, found: list[Unit]) -> list[Unit]:
         if (above := _heading(text, unit)) != heading:
             heading, over = above, []
         depth = _depth(text, unit.start)
-        while over and over[-1][0] >= depth:
+        while over and over[-1][0] >= depth and not continues(text, unit):
             over.pop()
         nested.append(unit._replace(under=tuple(span for _, span in over)) if over else unit)
         if unit.leads:
@@ -180,7 +218,7 @@ def _nested(text: str, found: list[Unit]) -> list[Unit]:
 
 
 def _heading(text: str, unit: Unit) -> Span | None:
-    """The heading that a unit stands under."""
+    """The heading, with its sign, that a unit stands under."""
     first = unit.above[:1]
     return first[0] if first and _HEADING.match(text, *first[0]) else None
 
@@ -188,6 +226,53 @@ def _heading(text: str, unit: Unit) -> Span | None:
 def is_row(text: str, unit: Unit) -> bool:
     """Whether it is a row of a table."""
     return text[unit.start] == "|" and not unit.code
+
+
+def is_item(text: str, unit: Unit) -> bool:
+    """Whether it begins an item of a list."""
+    before = text[_line_start(text, unit.start) : unit.start]
+    return not unit.code and bool(before.strip()) and _MARKER.fullmatch(before) is not None
+
+
+def items(text: str, spans: Sequence[Unit], place: int) -> list[Span]:
+    """The whole list or table that a unit belongs to, item by item; nothing if it belongs to none."""
+    unit = spans[place]
+    if is_row(text, unit):
+        return [(each.start, each.end) for each in _run(spans, place, lambda each: is_row(text, each))]
+    while place and continues(text, spans[place]):
+        place -= 1
+    first = spans[place]
+    if not is_item(text, first):
+        return []
+    indent = _indent(text, first.start)
+
+    def belongs(each: Unit) -> bool:
+        deep = _indent(text, each.start)
+        return deep > indent or (deep == indent and (is_item(text, each) or continues(text, each)))
+
+    found: list[Span] = []
+    for each in _run(spans, place, belongs):
+        if is_item(text, each) and _indent(text, each.start) == indent:
+            found.append((each.start, each.end))
+        elif found:
+            found[-1] = (found[-1][0], each.end)
+    return found
+
+
+def _run(spans: Sequence[Unit], place: int, belongs: Callable[[Unit], bool]) -> Sequence[Unit]:
+    """The units around a place that stand under the same lines and belong together."""
+    same = spans[place].above
+    first, last = place, place + 1
+    while first and spans[first - 1].above == same and belongs(spans[first - 1]):
+        first -= 1
+    while last < len(spans) and spans[last].above == same and belongs(spans[last]):
+        last += 1
+    return spans[first:last]
+
+
+def continues(text: str, unit: Unit) -> bool:
+    """Whether it is not the first sentence of its line."""
+    return any(map(str.isalpha, text[_line_start(text, unit.start) : unit.start]))
 
 
 def _depth(text: str, at: int) -> int:
@@ -225,6 +310,15 @@ def announced(text: str, spans: Sequence[Unit], place: int) -> Iterator[Unit]:
 
 def _line_start(text: str, at: int) -> int:
     return text.rfind("\n", 0, at) + 1
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return end if end >= 0 else len(text)
+
+
+def _line_before(text: str, start: int) -> str:
+    return text[_line_start(text, max(0, start - 1)) : max(0, start - 1)]
 
 
 def _indent(text: str, at: int) -> int:

@@ -20,9 +20,11 @@ SMALLEST = 500
 half of a word that no file holds, and a question with one odd word would seem not to be covered."""
 _ASKING = frozenset(
     (
-        "big", "call", "deep", "describ", "exampl", "expens", "explain", "far", "fast", "get", "give", "happen",
-        "heavi", "kind", "long", "mani", "may", "mean", "much", "name", "need", "often", "old", "show", "sort", "tall",
-        "tell", "type", "want", "wide", "bedeutet", "heisst", "lang", "oft", "viel",
+        "big", "call", "compar", "deep", "describ", "differ", "exampl", "expens", "explain", "far", "fast", "get",
+        "give", "happen", "heavi", "kind", "list", "long", "mani", "may", "mean", "much", "name", "need",
+        "often", "old", "say", "show", "sort", "tall", "tell", "type", "want", "wide",
+        "bedeutet", "gross", "heisst", "hoch", "lang", "nenn", "oft", "schwer", "teuer", "vergleich", "viel", "weit",
+        "welch",
     )
 )  # fmt: skip
 """Stems of words that ask rather than name what is asked about: the answer to "how heavy" is told in kilograms."""
@@ -51,10 +53,14 @@ def rarity(holding: Mapping[str, int], rows: int) -> dict[str, float]:
 def weights(groups: Groups, rare: Mapping[str, float]) -> list[float]:
     """How much each word of the question tells: as much as the commonest of its terms."""
     return [
-        min((rare[term] for term in group if term in rare), default=0.0)
-        * (_ASKING_COUNTS if not _ASKING.isdisjoint(group) else 1.0)
+        min((rare[term] for term in group if term in rare), default=0.0) * (_ASKING_COUNTS if only_asks(group) else 1.0)
         for group in groups
     ]
+
+
+def only_asks(group: Collection[str]) -> bool:
+    """Whether a word asks rather than names what is asked about."""
+    return not _ASKING.isdisjoint(group)
 
 
 def covered(groups: Groups, weighed: Sequence[float], held: Collection[str], kin: Kin = ()) -> float:
@@ -117,12 +123,12 @@ def named(question: str, groups: Groups, terms_of: TermsOf) -> list[bool]:
     bare = [word.strip(_AROUND) for word in written]
     if _GERMAN.search(question):  # there, every noun has a capital
         begins = [True] * len(begins)
-    names = [word for word, first in zip(bare, begins, strict=False) if _is_name(word, begins=first)]
+    names = [word for word, first in zip(bare, begins, strict=False) if is_name(word, begins=first)]
     held = frozenset().union(*terms_of([question, *names])[1:])
     return [not held.isdisjoint(group) for group in groups]
 
 
-def _is_name(word: str, *, begins: bool) -> bool:
+def is_name(word: str, *, begins: bool) -> bool:
     """At the beginning of a sentence, a capital tells nothing; paths and addresses tell where, not what."""
     if "/" in word or "@" in word:
         return False

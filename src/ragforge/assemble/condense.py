@@ -1,6 +1,6 @@
 """A4: the sources as Facts, Constraints and Open Issues (`S_ctx`), each statement with the sources it stands on.
 
-    sources -> a model's draft, or quoted sentences -> every statement checked -> Condensed, or None and the reason
+    sources -> a model's draft -> every statement checked -> Condensed, or None and the reason
 
 A statement that cites nothing, or says what its sources do not, is dropped and named. If fewer than half are left, the
 whole draft is not to be trusted, and the caller goes on with the sources as they are.
@@ -12,13 +12,11 @@ import json
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.generation import Message, Role, Sampling, Usage
 from ragforge.domain.prompts import Condensed, Source, Statement
-from ragforge.domain.sentences import sentence_starts
 from ragforge.errors import RagforgeError
 from ragforge.ports import LanguageModel
 
@@ -28,7 +26,7 @@ Objection: TypeAlias = Callable[[str, Sequence[Source]], str]
 """A statement and what it cites to why it does not hold; empty if it does."""
 LONGEST = 600
 """Characters of a statement."""
-_MARKS = re.compile(r"(?:(?<!\w)|\s)(?:\s*\[\d+(?:,\s*\d+)*\])+(?=[.!?]?$)")
+_MARKS = re.compile(r"(?<!\])(?<!\]\s)(?:(?<!\w)|\s)(?:\s*\[\d+(?:,\s*\d+)*\])+(?=[.!?]?$)")
 """Citations in the text itself; they are apart already."""
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
@@ -51,7 +49,7 @@ class Condensing:
     usage: Usage = field(default_factory=Usage)
 
 
-# -- with a model
+# -- a draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,85 +166,3 @@ def _whole(source: Source) -> str:
 
 def _from(source: Source) -> str:
     return ", ".join(filter(None, (source.name, source.locator.label())))
-
-
-# -- without one
-
-
-class Quotation(Protocol):
-    """A sentence as it stands in a source."""
-
-    @property
-    def source(self) -> int: ...
-    @property
-    def text(self) -> str: ...
-
-
-Quote: TypeAlias = Callable[[str, Sequence[Source]], Sequence[Quotation]]
-"""A question and sources to their sentences that answer it best."""
-Covers: TypeAlias = Callable[[str, Sequence[str]], bool]
-"""Whether sentences hold enough of what a question asks about."""
-
-_MODAL = re.compile(
-    r"""\b(?:
-        must | shall | required? | requires | mandatory | at\ (?:most|least) | only
-      | no\ (?:more|less|later|fewer)\ than
-      | may\ not | can(?:not|['’]t) | not\ (?:allowed|permitted|possible) | never | prohibited | forbidden | unless
-      | up\ to | maximum | minimum | limited\ to | excluded | except | has\ to | have\ to | need(?:s|ed)?\ to
-      | muss | müssen | darf | dürfen | nicht\ (?:erlaubt|gestattet|zulässig) | nur | höchstens | mindestens | maximal
-      | verboten | untersagt | ausgeschlossen | niemals | verpflichtet | spätestens | ausschließlich
-      | doit | doivent | interdit\w* | au\ (?:plus|moins) | seulement | ne\ peu(?:t|vent)\ pas | obligatoire\w*
-      | debe[n]? | prohibid\w+ | como\ (?:máximo|mínimo) | solo | sólo | no\ puede[n]? | obligatori\w+
-    )\b""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_LISTED = re.compile(r"[ \t]*(?:[-*+•]|\(?\d{1,2}[.)])[ \t]+(?=\S)")
-_ASKS = "?？؟"
-_MOST_PARTS = 8
-
-
-def condensed_by_quotes(task: str, sources: Sequence[Source], quote: Quote, covers: Covers) -> Condensing:
-    """The sources condensed to sentences that stand in them, for each part of the task."""
-    if not sources:
-        return Condensing(None, "there is nothing to condense")
-    known = {source.number for source in sources}
-    held: dict[str, tuple[int, ...]] = {}
-    issues: list[Statement] = []
-    for part in parts_of(task):
-        quotes = [each for each in quote(part, sources) if each.source in known and each.text.strip()]
-        if not quotes or not covers(part, [each.text for each in quotes]):
-            issues.append(Statement(f"The sources do not answer: {part}", ()))
-            continue
-        for each in quotes:
-            text = " ".join(each.text.split())
-            held[text] = tuple(dict.fromkeys((*held.get(text, ()), each.source)))
-    if not held:
-        return Condensing(None, "no sentence of the sources covers any part of the task")
-    statements = [Statement(text, numbers) for text, numbers in held.items()]
-    return Condensing(
-        Condensed(
-            tuple(each for each in statements if not is_constraint(each.text)),
-            tuple(each for each in statements if is_constraint(each.text)),
-            tuple(issues),
-        ),
-        f"{len(statements)} sentences quoted",
-    )
-
-
-def is_constraint(sentence: str) -> bool:
-    """Whether a sentence says what must, may not or may only be."""
-    return _MODAL.search(sentence) is not None
-
-
-def parts_of(task: str) -> list[str]:
-    """The questions a task is made of, its listed points among them; the task itself if it is one piece."""
-    found: list[str] = []
-    for line in task.splitlines():
-        if mark := _LISTED.match(line):
-            found.append(line[mark.end() :].strip())
-            continue
-        borders = [0, *sentence_starts(line, 0, len(line)), len(line)]
-        sentences = (line[start:end].strip() for start, end in pairwise(borders))
-        found += [sentence for sentence in sentences if sentence.endswith(tuple(_ASKS))]
-    parts = list(dict.fromkeys(filter(None, found)))
-    return parts if 1 < len(parts) <= _MOST_PARTS else [" ".join(task.split())]

@@ -9,8 +9,6 @@ from decimal import Decimal
 from ragforge.domain.generation import AROUND, Estimate, Message, ModelCard, Sampling, Usage
 from ragforge.domain.prompts import SuperPrompt
 
-_MILLION = 1_000_000
-
 
 def prompt_tokens(messages: Sequence[Message], count: Callable[[str], int]) -> int:
     """Tokens of messages as they are sent."""
@@ -23,16 +21,10 @@ def estimate(prompt: SuperPrompt, card: ModelCard, sampling: Sampling, count: Ca
     for section in prompt.sections:
         parts[section.name] += section.tokens
     tokens = prompt_tokens(prompt.messages, count)
-    price = _price(tokens, sampling.max_tokens, card)
+    price = card.cost(tokens, sampling.max_tokens)
     return Estimate(card.name, tokens, sampling.max_tokens, card.window, price, dict(parts))
 
 
 def cost(usage: Usage, card: ModelCard) -> Decimal | None:
     """What calls did cost, in US dollars; None where no price is known."""
-    return _price(usage.input_tokens, usage.output_tokens, card)
-
-
-def _price(read: int, written: int, card: ModelCard) -> Decimal | None:
-    if card.input_price is None or card.output_price is None:
-        return None
-    return (card.input_price * read + card.output_price * written) / _MILLION
+    return card.cost(usage.input_tokens, usage.output_tokens)

@@ -71,6 +71,16 @@ class Phrase(NamedTuple):
         return any(word[0].isupper() or word[0] == "`" for word in self.text.split())
 
     @property
+    def code(self) -> bool:
+        """Whether it is called by letters and digits: the X200, not the 2nd."""
+        return bool(re.search(r"[^\W\d_][\w-]*\d", self.text))
+
+    @property
+    def name(self) -> bool:
+        """Whether it ends with a name: France or the AquaFlow X200, not the June meeting."""
+        return self.head[0].isupper() or self.code
+
+    @property
     def person(self) -> bool:
         words = self.text.split()
         return not self.article and all(word.istitle() and word.isalpha() for word in words) and len(words) < 4
@@ -111,7 +121,7 @@ def stand_alone(question: str, turns: Sequence[Turn]) -> StandAlone:
     if not is_english(asked):
         return StandAlone(question, "the rules know English only")
     topics, last = topics_of(turns), _said(turns[-1])
-    for rule in (_bare_question, _what_about):
+    for rule in (_bare_question, _side_of, _what_about):
         if (whole := rule(asked, last)) and _differs(whole.text, asked):
             return whole
     return _sentences_resolved(question, asked, topics, turns[-1].answer)
@@ -168,7 +178,7 @@ def _differs(one: str, other: str) -> bool:
 
 _BREAKS = FUNCTION_WORDS | {"tell", "describe", "explain"}
 _ARTICLES = frozenset({"the", "a", "an", "my", "your", "our"})
-_DOERS = frozenset({"i", "you", "we", "they", "he", "she"})
+_NO_NOUN_AFTER = words_of("i you we they he she how")
 _BEFORE_NOUNS = _ARTICLES | words_of("is are was were about of with for in on from by any some")
 _ABOUT = re.compile(
     r"(?:tell (?:me )?(?:more )?about|describe|explain|define|(?:learn|know|hear) (?:more )?about) (?=\S)", re.I
@@ -177,6 +187,7 @@ _IS = re.compile(r"(?:what|who)(?:['’]s| is| are| was| were) (?=\S)", re.I)
 _SUPPORTS = re.compile(
     r"(?:do|does|did|can|could) [^?]{1,60}? (?:support|provide|include|offer|work with) (?=\S)", re.I
 )
+_OF = re.compile(r" of (?:the |an? )?", re.I)
 _OPENING = re.compile(r"(?:what|which|how many|how much)(?: \w+(?: or| and))? $", re.I)
 
 
@@ -193,7 +204,7 @@ def phrases(text: str) -> list[Phrase]:
         named = _named(match)
         joins = low == "of" and run and run[-1][0][0].isupper() and re.match(r" [A-Z]", text[match.end() :])
         if not joins and (
-            (before in _DOERS and not named)
+            (before in _NO_NOUN_AFTER and not named)
             or _breaks(low, named, inside=bool(run), noun_follows=bool(article) or before in _BEFORE_NOUNS)
         ):
             found += _phrase(text, run, article)
@@ -248,6 +259,8 @@ def topics_in(text: str) -> tuple[list[Phrase], list[Phrase]]:
         both = text[after[0].start : after[1].end]
         after = [after[0]._replace(text=both, end=after[1].end)]
         telling = [*after, *(phrase for phrase in telling if phrase.start >= after[0].end)]
+    if len(after) > 1 and after[1].name and _OF.fullmatch(text[after[0].end : after[1].start]):
+        after = after[1:]  # the warranty of the X200: that speaks of the X200
     faint = [phrase for phrase in faint if phrase not in after[:1]]
     return [*after[:1], *(phrase for phrase in telling if phrase not in faint and phrase not in after[:1])], faint
 
@@ -291,12 +304,17 @@ _ASKED = re.compile(
     re.I,
 )
 _ABOUT_WHAT = re.compile(
-    r"(?P<lead>(?:\w+[.!,?] +)?)(?:(?:and|but|or|so|okay|ok)[, ]+)?(?:(?:what|how) about|and|or) "
-    r"(?P<what>[^.!?]+?)(?P<end>[ ?.!]*)",
+    r"(?P<lead>(?:\w+[.!,?] +)?)(?:(?:and|but|or|so|okay|ok)[, ]+)?"
+    r"(?:(?P<about>(?:what|how) about)|and|or|(?:the )?same (?:for|with)) "
+    r"(?P<what>[^.!?]+?)(?:, please)?[ ?.!]*",
     re.I,
 )
+_JOINED = re.compile(r"^(?:and|but|or|so) (?=(?:the|what|which|who|when|where|why|how|is|are|do|does|can)\b)", re.I)
 _SEVERAL = re.compile(r"\b(?:between|and|or|versus|vs)\b", re.I)
-_PREPOSITION = re.compile(r"(in|on|at|for|from|with|without|during|after|before|under|by) (?=\w)", re.I)
+_PREPOSITION = re.compile(r"(of|in|on|at|for|from|with|without|during|after|before|under|by) (?=\w)", re.I)
+_OF_AT_END = re.compile(r".*\bof (?P<thing>[^?.!]+?)[ ?.!]*$", re.I | re.S)
+_OF_ITS_KIND = re.compile(r"(?:when|where|who|how \w+)(?:['’]s| is| are| was| were) ", re.I)
+"""How a question begins that suits only things of one kind: `When is the meeting?` cannot be asked of a budget."""
 
 
 def _bare_question(asked: str, last: str) -> StandAlone | None:
@@ -311,41 +329,77 @@ def _bare_question(asked: str, last: str) -> StandAlone | None:
     )
 
 
+def _side_of(asked: str, last: str) -> StandAlone | None:
+    """`What is the price of the X200?` `And the sound level?` -> `And the sound level of the X200?`"""
+    match, of = _asks_on(asked, last), _OF_AT_END.match(last)
+    side, thing = match and _only_phrase(match["what"]), of and _only_phrase(of["thing"])
+    if not match or not side or not thing or not thing.name:
+        return None
+    if side.proper or side.code or _BARE_BEST.fullmatch(side.text) or (side.telling and side.article != "the"):
+        return None
+    at = match.end("what")
+    return StandAlone(f"{asked[:at]} of {thing.whole}{asked[at:]}", f"it goes on about “{thing.text}”", True)
+
+
 def _what_about(asked: str, last: str) -> StandAlone | None:
     """`What is the largest mammal in the world?` `What about in the UK?` -> the question again, of the other."""
-    match = _ABOUT_WHAT.fullmatch(asked)
-    if not match or not is_english(last) or _REFERS.search(last) or _REFERS.search(match["what"]):
+    match, before = _asks_on(asked, last), _JOINED.sub("", last)
+    if not match:
         return None
     preposition = _PREPOSITION.match(match["what"])
-    again = (
-        _with_other_place(last, preposition[1], match["what"])
-        if preposition
-        else _with_other_thing(last, match["what"])
-    )
+    again = _with_other_place(before, preposition[1], match["what"]) if preposition else None
+    other = _only_phrase(match["what"][preposition.end() if preposition else 0 :])
+    if not again and other and (other.code or not preposition):
+        again = _with_other_thing(before, other, turns_away=bool(match["about"]))
     if not again:
         return None
-    return StandAlone(match["lead"] + again, f"“{asked}” asks “{last}” of something else", True)
+    again = match["lead"] + again[0].upper() + again[1:]
+    return StandAlone(again, f"“{asked}” asks “{last}” of something else", True)
+
+
+def _asks_on(asked: str, last: str) -> re.Match[str] | None:
+    """`And X?` or `What about X?`, if both questions say what they speak of."""
+    match = _ABOUT_WHAT.fullmatch(asked)
+    return match if match and is_english(last) and not _REFERS.search(f"{last} {match['what']}") else None
+
+
+def _only_phrase(what: str) -> Phrase | None:
+    """The phrase that these words are, if they are nothing but one."""
+    found = phrases(what)
+    return found[0] if len(found) == 1 and found[0].whole == what else None
 
 
 def _with_other_place(last: str, preposition: str, what: str) -> str | None:
     body, end = _body(last)
-    place = re.search(rf"\b{preposition} (?:the |an? )?(?:[\w-]+ ?){{1,3}}$", body, re.I)
+    place = re.search(rf"\b{preposition} (?:the |an? )?(?:(?!{preposition}\b)[\w-]+ ?){{1,3}}$", body, re.I)
     return f"{body[: place.start()]}{what}{end}" if place else None
 
 
-def _with_other_thing(last: str, what: str) -> str | None:
-    """The last question with the phrase replaced that has the same head, or that is the only one it could be."""
-    found = phrases(what)
-    if len(found) != 1 or found[0].whole != what or not found[0].telling or _SEVERAL.search(last):
+def _with_other_thing(last: str, other: Phrase, *, turns_away: bool) -> str | None:
+    """The last question with the phrase replaced that the other one surely stands for; `turns_away`: it may be none."""
+    if not other.telling or _SEVERAL.search(last):
         return None
-    other, named = found[0], [phrase for phrase in phrases(last) if phrase.telling]
+    named = [phrase for phrase in phrases(last) if phrase.telling]
     head = singular(other.head.lower())
-    alike = [phrase for phrase in named if phrase.proper == other.proper]
-    same = [phrase for phrase in named if singular(phrase.head.lower()) == head] or (alike if other.proper else named)
+    same = [phrase for phrase in named if singular(phrase.head.lower()) == head or (phrase.code and other.code)]
+    if not same and other.proper:
+        same = [phrase for phrase in named if phrase.proper]
+    elif not same and not _is_of_another_kind(last, named, other, turns_away=turns_away):
+        same = named
     if len(same) != 1 or same[0].text.lower() == other.text.lower():
         return None
     start = same[0].start - (len(same[0].article) + 1 if same[0].article else 0)
-    return last[:start] + what + last[same[0].end :]
+    return last[:start] + other.whole + last[same[0].end :]
+
+
+def _is_of_another_kind(last: str, named: Sequence[Phrase], other: Phrase, *, turns_away: bool) -> bool:
+    """Whether the last question may make no sense of the other thing."""
+    if _BARE_BEST.fullmatch(other.text):
+        return False
+    suits = _OF_ITS_KIND.match(last)
+    return (turns_away and other.article == "the") or (
+        suits is not None and [_body(last[suits.end() :])[0]] == [phrase.whole for phrase in named]
+    )
 
 
 def _body(text: str) -> tuple[str, str]:
@@ -378,6 +432,7 @@ _CLAUSE = re.compile(
     r"[,;:]|\b(?:and|but|or|if|when|because|since|while|so|that|which|who|before|after|until|than)\b", re.I
 )
 _BEST = r"\w{2,}est|first|last|second|third|next|best|worst"
+_BARE_BEST = re.compile(_BEST, re.I)
 _SUPERLATIVE = re.compile(
     rf"\bthe (?:(?:{_BEST})|most \w+|least \w+)"
     r"(?= (?:in|on|at|ever|to|and|that|of all|from|for|invented|built|made|known)\b|[?.!]*$)",

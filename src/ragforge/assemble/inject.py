@@ -28,6 +28,7 @@ class Outcome(StrEnum):
     AMBIGUOUS = "ambiguous"
     MISSING = "missing"
     OFF = "off"
+    FILTERED = "filtered"
     UNREADABLE = "unreadable"
 
 
@@ -51,6 +52,8 @@ class Named:
                 return f"no file “{self.named_as}” in this project"
             case Outcome.OFF:
                 return f"{paths} is switched off: switch it on to use it"
+            case Outcome.FILTERED:
+                return f"{paths} is named, but the filters of the question leave it out"
             case Outcome.UNREADABLE:
                 return f"{paths} could not be read when it was added, so it has no text"
         return ""
@@ -58,14 +61,10 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Injected:
-    """❖ FILES, the documents that retrieval is narrowed to, and what to tell."""
+    """❖ FILES, those among them that only narrow retrieval, and what to tell."""
 
     files: tuple[InjectedFile, ...] = ()
     told: tuple[str, ...] = ()
-
-    @property
-    def narrows_to(self) -> tuple[str, ...]:
-        return tuple(file.document for file in self.files if file.how is Injection.NARROWS)
 
 
 # -- names in a prompt

@@ -287,7 +287,7 @@ def checked(
     return replace(shape, standalone=alone.text, rewritten=alone.rewritten, reason=alone.reason)
 
 
-_NAME = re.compile(r"`[^`\n]{1,80}`|[^\W_]*[A-Z][\w.+#/@-]*|\d[\w.,:/-]*\d|\d|\w+_\w+")
+_NAME = re.compile(r"`[^`\n]{1,80}`|[^\W_]{0,80}[A-Z][\w.+#/@-]*|\d[\w.,:/-]*\d|\d|\w{1,80}_\w+")
 _KEPT = 0.7
 """Of the question's telling words, the share a rewrite must keep; of its names and numbers, all."""
 

@@ -87,6 +87,8 @@ class Account:
     trace_id: str = ""
     conversation: str = ""
     turn: int = 0
+    cuts: int | None = None
+    """`Conversation.cuts` when its turns were read; None if none were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,13 @@ class Abstention:
 
 
 Result: TypeAlias = Answer | Abstention
+
+
+def read_for(result: Result) -> tuple[str, ...]:
+    """The documents of which words may be in its text, those it cites first: all that a model read, or the quoted."""
+    cited = [citation.document for citation in result.citations] if isinstance(result, Answer) else []
+    by_model = not result.quoted if isinstance(result, Answer) else result.why is WhyNot.MODEL_SAYS
+    return tuple(dict.fromkeys([*cited, *(source.document for source in result.account.sources if by_model)]))
 
 
 @dataclass(frozen=True, slots=True)

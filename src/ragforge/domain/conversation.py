@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ragforge.domain.tokens import Vector
 
-FORGOTTEN_ANSWER = "This answer was removed: it cited a document that is no longer in the project."
-"""What stays of an answer when a document it cites is removed."""
+FORGOTTEN_ANSWER = "This answer was removed: it used something that is no longer in the project."
+"""What stays of an answer when a document it may hold words of is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ class Turn:
     tokens: int = 0
     """Of question and answer."""
     documents: tuple[str, ...] = ()
-    """Ids of the documents it cites: what it says is no newer than they were then."""
+    """Ids of the documents it may hold words of, those it cites first; it goes when one of them does."""
+    repeats: bool = False
+    """It may hold words of earlier turns too, and goes when one of them loses its answer."""
     source: str = "chat"
     """Where it came from: `chat`, `ask`, `discovery`."""
     probe: str = ""
@@ -55,7 +57,7 @@ class Rollup:
     title: str
     text: str
     made_at: datetime
-    """When its turns were read: what was removed later is not to be found in it."""
+    """When its turns were read."""
     tokens: int
     used: int = 0
     """How often it was recalled: what proves useful is promoted."""
@@ -71,6 +73,17 @@ class Conversation:
     turns: int
     created_at: datetime
     updated_at: datetime
+    cuts: int = 0
+    """How often something was removed from it: what was made from its turns before the last time comes too late."""
+
+
+class Stored(NamedTuple):
+    """What became of a question that was to be kept."""
+
+    turn: int = 0
+    """The number that its turn has; 0 if it became none."""
+    problems: tuple[str, ...] = ()
+    """What could not be done afterwards, in words; the turn is stored all the same."""
 
 
 class Remembered(NamedTuple):

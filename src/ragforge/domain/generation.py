@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
 
+MILLION = 1_000_000
+"""Tokens that a price is for."""
 AROUND = 8
 """Tokens around a message that say who speaks, and once more around all of them; at most."""
 
@@ -71,6 +73,12 @@ class ModelCard:
     input_price: Decimal | None = None
     """US dollars for a million tokens."""
     output_price: Decimal | None = None
+
+    def cost(self, input_tokens: int, output_tokens: int) -> Decimal | None:
+        """US dollars for these tokens, or None where no price is known."""
+        if self.input_price is None or self.output_price is None:
+            return None
+        return (self.input_price * input_tokens + self.output_price * output_tokens) / MILLION
 
 
 @dataclass(frozen=True, slots=True)

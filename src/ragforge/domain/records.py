@@ -88,6 +88,10 @@ class ArtifactSection:
     open: bool = False
     reason: str = ""
     sources: tuple[int, ...] = ()
+    read: tuple[str, ...] = ()
+    """Ids of the documents whose passages it was written from, whether or not it cites them."""
+    doubtful: bool = False
+    """Whether it holds a sentence that its sources do not bear out."""
 
     @property
     def shown(self) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
-from ragforge.domain.answers import Abstention, Answer, Citation, Result, WhyNot
+from ragforge.domain.answers import Answer, Citation, Result, read_for
 from ragforge.domain.evaluation import AnswerKind, AnswerResult, CitedPassage, Judgement, Question
 from ragforge.domain.generation import Usage
 from ragforge.domain.sentences import sentence_starts
@@ -55,7 +55,7 @@ def recorded(question: Question, result: Result, milliseconds: float) -> AnswerR
         has_answer=question.has_answer,
         expected=question.answers,
         cited=_passages(cited),
-        documents=_heard(result),
+        documents=read_for(result),
         metrics=_metrics(question, kind, result.text, cited) | _amounts(account.usage, milliseconds),
         degraded=tuple(dict.fromkeys(part.part for part in account.degraded)),
     )
@@ -86,16 +86,6 @@ def _passages(cited: Sequence[Citation]) -> tuple[CitedPassage, ...]:
         key = (citation.chunk, citation.document, citation.name)
         proved[key] = proved.get(key, False) or citation.proved
     return tuple(CitedPassage(chunk, document, held, name) for (chunk, document, name), held in proved.items())
-
-
-def _heard(result: Result) -> tuple[str, ...]:
-    """The documents of which words may be in the text: all that a model read, or those that are quoted."""
-    if isinstance(result, Abstention):
-        read = result.account.sources if result.why is WhyNot.MODEL_SAYS else ()
-        return tuple(dict.fromkeys(source.document for source in read))
-    if result.quoted:
-        return tuple(dict.fromkeys(citation.document for citation in result.citations))
-    return tuple(dict.fromkeys(source.document for source in result.account.sources))
 
 
 def _bounded(text: str) -> str:

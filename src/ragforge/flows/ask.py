@@ -12,22 +12,22 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from ragforge.answer.abstain import PASSAGES
-from ragforge.answer.citations import check
+from ragforge.answer.citations import check, proving
 from ragforge.answer.clean import asks_for_address, links_in
 from ragforge.answer.shown import shown
 from ragforge.answer.sources import source_of_block, source_of_chunk, source_of_passage
 from ragforge.answer.stream import StreamFilter, clean
-from ragforge.answer.weigh import covered, weights
+from ragforge.answer.weigh import covered, only_asks, weights
 from ragforge.assemble.assemble import Templates, assemble
 from ragforge.assemble.condense import condense
-from ragforge.assemble.estimate import estimate
-from ragforge.assemble.inject import injected, named_files
+from ragforge.assemble.estimate import cost, estimate, prompt_tokens
+from ragforge.assemble.inject import Named, Outcome, injected, named_files
 from ragforge.assemble.shape import Shaper, changes_scope
 from ragforge.domain.access import Scope
 from ragforge.domain.answers import (
@@ -46,8 +46,8 @@ from ragforge.domain.answers import (
     UsageEvent,
     WhyNot,
 )
-from ragforge.domain.cancel import Cancel
-from ragforge.domain.conversation import Conflict, Episode, MemoryVerdict, Remembered, Rollup, Turn
+from ragforge.domain.cancel import Cancel, Cancelled
+from ragforge.domain.conversation import Conflict, Episode, MemoryVerdict, Remembered, Rollup, Stored, Turn
 from ragforge.domain.documents import Locator
 from ragforge.domain.generation import Message, Sampling, Usage
 from ragforge.domain.library import Document, Project, Status
@@ -55,15 +55,24 @@ from ragforge.domain.prompts import Condensed, InjectedFile, Injection, PromptPa
 from ragforge.domain.records import ProjectTextKind
 from ragforge.domain.retrieval import Degraded, Filters, Passage, Retrieved, Trace, Tuning, Verdict
 from ragforge.domain.tokens import estimated_tokens
-from ragforge.errors import ProviderError, RagforgeError, StoreError, UserError, WrongShape
-from ragforge.flows.grounds import SENTINEL, evidence_in, heard, quotes_in, rarity_in, traced
+from ragforge.errors import ProviderError, RagforgeError, StoreError, TooLarge, UserError, WrongShape
+from ragforge.flows.grounds import (
+    SENTINEL,
+    evidence_in,
+    heard,
+    may_say_missing,
+    quotes_in,
+    rarity_in,
+    said_missing,
+    traced,
+)
 from ragforge.flows.search import Asked, Search
 from ragforge.ports import Catalog, Clock, Embedder, LanguageModel, Shaped, Unit
-from ragforge.remember.conflicts import suppress, suppress_recent
+from ragforge.remember import conflicts
 from ragforge.remember.episodes import recall
 from ragforge.remember.recent import FEWEST, MOST, older, recent
 from ragforge.remember.words import Words
-from ragforge.retrieve.gate import ModelJudge, by_score, gate
+from ragforge.retrieve.gate import Judge, ModelJudge, by_score, gate, shares
 from ragforge.retrieve.words import query_words, terms_of
 
 if TYPE_CHECKING:
@@ -82,7 +91,6 @@ _TAKES_STEPS = ("procedure", "code")
 _FOR_MODELS = 0.8
 """The part of the caller's time that models may take: when they do not answer, there is still time to search."""
 _LONGEST_REASON = 300
-_BEFORE_WORDS = " \n*_#`>\"'"
 _AROUND_WORDS = ".,;:!?()[]{}\"'“”„«»‘’¿¡"
 
 
@@ -140,7 +148,7 @@ class Ask:
         embedder_of: Callable[[Project], Embedder],
         templates: Callable[[], Templates],
         clock: Clock,
-        keep: Callable[[Kept], None],
+        keep: Callable[[Kept], Stored],
     ) -> None:
         self._catalog = catalog
         self._search = search
@@ -159,20 +167,35 @@ class Ask:
             yield from map(DecisionEvent, run.verdicts)
             result = yield from run.answer()
         except RagforgeError as problem:
-            if not asking.ephemeral:
-                self._keep(Kept(scope, run.project, asking, run.account(), error=problem.message))
+            self._log(scope, run, asking, problem.message)
+            raise
+        except (Cancelled, GeneratorExit):
+            if run.usage.calls:  # nobody waits for the answer, but it was paid
+                self._log(scope, run, asking, "stopped before the answer was complete")
             raise
         yield UsageEvent(run.usage)
         yield DoneEvent(result if asking.ephemeral else self._kept(scope, run, asking, result))
 
+    def _log(self, scope: Scope, run: _Run, asking: Asking, why: str) -> None:
+        """A question that came to nothing. What went wrong is to be told, also where it cannot be written down."""
+        if not asking.ephemeral:
+            with suppress(RagforgeError):
+                self._keep(Kept(scope, run.project, asking, run.account(), error=why))
+
     def _kept(self, scope: Scope, run: _Run, asking: Asking, result: Result) -> Result:
         """The result, stored; one that could not be stored says so, but is not lost."""
+        kept = Kept(scope, run.project, asking, result.account, result, cheap=run.cheap, cancel=run.in_time)
+        account = result.account
         try:
-            self._keep(Kept(scope, run.project, asking, result.account, result, cheap=run.cheap, cancel=run.in_time))
-        except StoreError as problem:
-            notices = (*result.account.notices, f"this answer was not kept: {problem.message}")
-            return replace(result, account=replace(result.account, notices=notices))
-        return result
+            stored = self._keep(kept)
+        except RagforgeError as problem:
+            if asking.conversation and not isinstance(problem, StoreError):  # it was removed meanwhile
+                with suppress(RagforgeError):
+                    self._keep(replace(kept, asking=replace(asking, conversation="")))
+            told: tuple[str, ...] = (f"this answer was not kept: {problem.message}",)
+        else:
+            account, told = replace(account, turn=stored.turn or account.turn), stored.problems
+        return replace(result, account=replace(account, notices=(*account.notices, *told)))
 
     def prompt(self, scope: Scope, name: str, asking: Asking, models: Models, cancel: Cancel) -> Prompted:
         """What would be sent, what it would take, and how it came about. Nothing is kept."""
@@ -242,21 +265,36 @@ class _Once:
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, request: str, cancel: Cancel
     ) -> Iterator[str | Usage]:
-        with self._watched():
-            yield from self._model.stream(messages, sampling, request, cancel)
+        written: list[str] = []
+        usage = Usage()
+        with self._watched(messages, written):
+            for piece in self._model.stream(messages, sampling, request, cancel):
+                if isinstance(piece, str):
+                    written.append(piece)
+                    yield piece
+                else:
+                    usage = piece
+        yield usage
 
     def fill(
         self, messages: Sequence[Message], shape: type[Shaped], sampling: Sampling, request: str, cancel: Cancel
     ) -> tuple[Shaped, Usage]:
-        with self._watched():
-            return self._model.fill(messages, shape, sampling, request, cancel)
+        try:
+            with self._watched(messages):
+                return self._model.fill(messages, shape, sampling, request, cancel)
+        except TooLarge as problem:  # small work that does not fit is done by rules; an answer may fit
+            raise ProviderError(problem.message, hint=problem.hint) from problem
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _watched(self, messages: Sequence[Message], written: Sequence[str] = ()) -> Iterator[None]:
         if self._failed is not None:
             raise self._failed
         try:
             yield
+        except (Cancelled, GeneratorExit):  # nobody waits for the rest, but it was asked
+            usage = Usage(prompt_tokens(messages, self.count), self.count("".join(written)), calls=1)
+            self._spent(replace(usage, cost=cost(usage, self.card)))
+            raise
         except ProviderError as problem:
             self._spent(problem.usage or Usage())
             if not isinstance(problem, WrongShape):  # else it may still be able to write
@@ -301,6 +339,7 @@ class _Run:
         self._memory: tuple[MemoryVerdict, ...] = ()
         self._conflicts: list[Conflict] = []
         self._turns: list[Turn] = []
+        self._cuts: int | None = None
         self._recent: tuple[Turn, ...] = ()
         self._episodes: tuple[Episode, ...] = ()
         self.shape = Shape(asking.question.strip(), "lookup")
@@ -338,6 +377,8 @@ class _Run:
         if self._asking.prompted is not None:
             self.shape = self._asking.prompted.account.shape
             self._check_sources(self._asking.prompted.prompt.sources)
+            if self._asking.prompted.account.cuts not in (None, self._cuts):
+                raise UserError("a turn was removed since the prompt was made", hint="make the prompt anew")
             return
         self._shape()
         if "inject" in self._asking.stages or self._asking.lock:
@@ -350,22 +391,29 @@ class _Run:
         self._audit()
 
     def _check_sources(self, sources: Sequence[Source]) -> None:
-        """A prompt that was made before holds nothing that was removed since, nor anything of another project."""
+        """A prompt that was made before holds nothing that was removed or changed since, nor of another project."""
+        named = {source.document for source in sources}
         with self._catalog.read() as c:
-            named = {source.document for source in sources}
             known = {each.id for each in c.documents.get(self._scope, self.project.id, named) if each.enabled}
-        if gone := [source.name for source in sources if source.document not in known]:
-            raise UserError(
-                f"the prompt holds passages of {gone[0]}, which this project does not have or has switched off",
-                hint="make the prompt anew",
-            )
+            there = c.documents.places(self._scope, self.project.id, {id for source in sources for id in source.chunks})
+        for source in sources:
+            if source.document not in known:
+                which = "which this project does not have or has switched off"
+            elif not there.keys() >= set(source.chunks):
+                which = "which changed since it was made"
+            else:
+                continue
+            raise UserError(f"the prompt holds passages of {source.name}, {which}", hint="make the prompt anew")
 
     def _read_texts(self) -> None:
         with self._catalog.read() as c:
             rules, memory = (c.texts.read(self._scope, self.project.id, kind).text for kind in ProjectTextKind)
             if self._asking.conversation:
-                self._turns = c.conversations.turns(self._scope, self.project.id, self._asking.conversation)
-            self._turns += self._asking.history
+                known_by = (self._scope, self.project.id, self._asking.conversation)
+                self._turns = c.conversations.turns(*known_by)
+                self._cuts = c.conversations.get(*known_by).cuts
+        for turn in self._asking.history:
+            self._turns.append(replace(turn, number=self._number))
         self._rules, self._project_memory = rules, memory
 
     def _recall(self) -> None:
@@ -374,9 +422,11 @@ class _Run:
         self._notices += last.told
         if past := older(self._turns, self._asking.recent_turns):
             self._episodes, self._memory = self._older(past)
-        self._episodes, conflicts = suppress(self._episodes, last.turns, self._files, words=WORDS, count=self._count)
-        self._recent, others = suppress_recent(last.turns, self._files, words=WORDS)
-        self._conflicts += (*conflicts, *others)
+        self._episodes, in_older = conflicts.suppress(
+            self._episodes, last.turns, self._files, words=WORDS, count=self._count
+        )
+        self._recent, in_recent = conflicts.suppress_recent(last.turns, self._files, words=WORDS)
+        self._conflicts += (*in_older, *in_recent)
         self._took("recall")
 
     def _older(self, past: Sequence[Turn]) -> tuple[tuple[Episode, ...], tuple[MemoryVerdict, ...]]:
@@ -418,8 +468,12 @@ class _Run:
             return
         with self._catalog.read() as c:
             documents = c.documents.all(self._scope, self.project.id)
-            named = named_files(asking.question, documents)
-            found = injected(asking.question, named, self._read, asking.file_tokens, self._count, lock=asking.lock)
+            named = [self._let_through(c, each) for each in named_files(asking.question, documents)]
+
+            def read(document: Document) -> str:
+                return c.documents.text(self._scope, self.project.id, document.id)
+
+            found = injected(asking.question, named, read, asking.file_tokens, self._count, lock=asking.lock)
             self._file_sources = [self._source_of_file(c, file) for file in found.files if file.text]
         self._notices += found.told
         self._files = found.files
@@ -430,6 +484,19 @@ class _Run:
             )
         self._took("inject")
 
+    def _let_through(self, c: Unit, named: Named) -> Named:
+        """The filters of the question hold for files that it names, too."""
+        filters = self._asking.filters
+        if not filters or named.outcome is not Outcome.ONE:
+            return named
+        (document,) = named.documents
+        passes = not filters.documents or document.id in filters.documents
+        if passes:
+            now = c.passages.moment(self._scope, self.project.id)
+            found, _ = c.passages.eligible(self._scope, now, replace(filters, documents=(document.id,)))
+            passes = bool(found)
+        return named if passes else replace(named, outcome=Outcome.FILTERED)
+
     def _source_of_file(self, c: Unit, file: InjectedFile) -> Source:
         """A file as something to cite; of a packed one, nobody knows which of its chunks a line stands in."""
         chunks = c.documents.chunks(self._scope, self.project.id, file.document)
@@ -439,10 +506,6 @@ class _Run:
             chunks[0].checksum, 1.0, file.text, file.tokens,
             tuple((chunk.id, chunk.start, chunk.end) for chunk in chunks) if whole else (),
         )  # fmt: skip
-
-    def _read(self, document: Document) -> str:
-        with self._catalog.read() as c:
-            return c.documents.text(self._scope, self.project.id, document.id)
 
     # -- retrieval
 
@@ -500,8 +563,7 @@ class _Run:
         asking = self._asking
         alone = asking.lock or self._model is None  # without a model there is no prompt to inject a file into
         wanted = tuple(each.document for each in self._files if each.how is Injection.NARROWS or alone)
-        given = asking.filters.documents
-        narrowed = tuple(each for each in wanted if not given or each in given) or given
+        narrowed = wanted or asking.filters.documents  # what it names has passed the filters
         tuning = replace(asking.tuning, k=max(asking.tuning.context_chunks, PASSAGES))
         asked = Asked(self.shape.standalone, tuning, replace(asking.filters, documents=narrowed), explain=True)
         return self._search(self._scope, self.project.slug, asked, self._cancel)
@@ -510,14 +572,7 @@ class _Run:
         self, trace: Trace, rare: Mapping[str, float], passages: Sequence[Passage]
     ) -> tuple[Sequence[Passage], bool]:
         """A3: what bears on an answer."""
-        groups = trace.words.groups
-        weighed = weights(groups, rare)
-
-        def score(passage: Passage) -> float:
-            held = covered(groups, weighed, heard(passage, whole=False).terms)
-            return max(held, passage.scores.get("vectors", 0.0))
-
-        judge = by_score(score) if self.cheap is None else ModelJudge(self.cheap, self.request, self.in_time, _harmless)
+        judge = self._judge(trace, rare, passages)
         gated = gate(self.shape.standalone, passages, self._asking.strictness, judge)
         self.usage += gated.usage
         if gated.note and not gated.degraded and not (gated.emptied and not self._file_sources):  # else it is said
@@ -531,6 +586,24 @@ class _Run:
         ]  # fmt: skip
         return gated.kept, gated.emptied
 
+    def _judge(self, trace: Trace, rare: Mapping[str, float], passages: Sequence[Passage]) -> Judge[Passage]:
+        """A model, else whoever has read question and passage together, else the words and the nearness in meaning."""
+        if self.cheap is not None:
+            return ModelJudge(self.cheap, self.request, self.in_time, _harmless)
+        reranker = self._asking.tuning.reranker
+        reranked = [passage.scores["rerank"] for passage in passages if "rerank" in passage.scores]
+        if reranker not in ("", "cosine") and len(reranked) == len(passages):
+            strength = {passage.key: share for passage, share in zip(passages, shares(reranked), strict=True)}
+            return by_score(lambda passage: strength[passage.key], reranker)
+        groups = trace.words.groups
+        weighed = weights(groups, rare)
+
+        def score(passage: Passage) -> float:
+            held = covered(groups, weighed, heard(passage, whole=False).terms)
+            return max(held, passage.scores.get("vectors", 0.0))
+
+        return by_score(score)
+
     def _windowed(self, passages: Sequence[Passage]) -> list[Source]:
         """For a model, passages with the rest of their sections, within the budget; quotes come from the passages."""
         if self._model is None:
@@ -542,7 +615,7 @@ class _Run:
     def _condensed(self, sources: Sequence[Source]) -> Condensed | None:
         """A4: facts, constraints and open issues with their sources; None: the sources go in as they are."""
         assert self.cheap is not None
-        told = condense(self.shape.standalone, sources, self.cheap, _proved, self.request, self.in_time)
+        told = condense(self.shape.standalone, sources, self.cheap, proving(terms_of), self.request, self.in_time)
         self.usage += told.usage
         if told.condensed is None:
             self._notices.append(f"not condensed: {told.reason}")
@@ -585,6 +658,8 @@ class _Run:
             return None
         if not found.retrieved.passages:
             return WhyNot.EMPTY_PROJECT if self._is_empty() else WhyNot.NOTHING_FOUND
+        if not found.sources:  # all were removed between the search and the reading
+            return WhyNot.NOTHING_FOUND
         if found.emptied:
             return WhyNot.GATED
         return None if found.evidence is None or found.evidence.enough else WhyNot.WEAK_EVIDENCE
@@ -634,6 +709,13 @@ class _Run:
     def _written(self, model: LanguageModel) -> Generator[Event, None, Result]:
         """By the model, filtered while it streams. One that fails before its first word leaves the quotes."""
         prompt = self.prompt()
+        if self.sources and not prompt.sources:
+            if not self._can_quote():
+                raise TooLarge(
+                    f"{self._model_name} has no room for any of the files", hint="choose a model with a larger window"
+                )
+            self._notices.append("the model has no room for any passage: these are quotes")
+            return (yield from self._quoted())
         safe = StreamFilter(prompt.sources, self._own_links, addresses=self._may_show_addresses)
         raw, text, held = "", "", ""
         try:
@@ -644,30 +726,35 @@ class _Run:
                     continue
                 raw += piece
                 held += piece
-                if not text and SENTINEL.startswith(raw.lstrip(_BEFORE_WORDS)[: len(SENTINEL)]):
-                    continue  # it may be about to say that the answer is not there
+                if not text and may_say_missing(raw):
+                    continue
                 passed, held = safe.feed(held), ""
                 text += passed
                 if passed:
                     yield TokenEvent(passed)
-        except ProviderError as problem:
+        except (ProviderError, TooLarge) as problem:
             self.degraded.append(Degraded("model", problem.message, problem.hint))
             if not text:
+                if self.shape.casual:
+                    return (yield from self._said_casually())
                 if not self._can_quote():
                     raise
                 self._notices.append("the model did not answer: these are quotes")
                 return (yield from self._quoted())
             self._notices.append("the model stopped in the middle of its answer")
-        if not text and raw.lstrip(_BEFORE_WORDS).startswith(SENTINEL):
+        if not text and (why := said_missing(raw)) is not None:
             if self.shape.casual:
                 return (yield from self._said_casually())
-            told = raw.partition(SENTINEL)[2].strip(_BEFORE_WORDS + ":.")[:_LONGEST_REASON]
-            return self._abstention(WhyNot.MODEL_SAYS, _harmless(told))
+            return self._abstention(WhyNot.MODEL_SAYS, _harmless(why[:_LONGEST_REASON]))
         rest = safe.feed(held) + safe.end()
         if rest:
             yield TokenEvent(rest)
         self._took("answer")
         return (yield from self._checked(raw, prompt=prompt))
+
+    @property
+    def _model_name(self) -> str:
+        return "" if self._model is None else self._model.card.name
 
     @property
     def _may_show_addresses(self) -> bool:
@@ -693,6 +780,7 @@ class _Run:
             terms_of,
             self._own_links,
             addresses=quoted or self._may_show_addresses,
+            question=self.shape.standalone,
         )
         if quoted:
             yield TokenEvent(checked.text)
@@ -769,11 +857,12 @@ class _Run:
             evidence=None if found is None else found.evidence,
             condensed=None if found is None else found.condensed,
             prompt=prompt,
-            model="" if self._model is None else self._model.card.name,
+            model=self._model_name,
             usage=self.usage,
             timings=dict(self._timings),
             notices=tuple(dict.fromkeys(self._notices)),
             reran=self._reran,
+            cuts=self._cuts,
             trace_id=self.request,
             conversation=self._asking.conversation,
             turn=self._number if self._asking.conversation or self._turns else 0,
@@ -815,17 +904,12 @@ def _harmless(said: str) -> str:
 
 
 def _unheard(question: str, trace: Trace, passages: Sequence[Passage]) -> list[str]:
-    """The question's words that no passage holds, as they were written."""
+    """The question's words that no passage holds, as they were written; not those that only ask, as “how long” does."""
     held = frozenset().union(*(heard(passage, whole=False).terms for passage in passages[:PASSAGES]))
-    missing = [group for group in trace.words.groups if held.isdisjoint(group)]
+    missing = [group for group in trace.words.groups if held.isdisjoint(group) and not only_asks(group)]
     written = [piece.strip(_AROUND_WORDS) for piece in question.split()]
     found = dict(zip(written, map(frozenset, terms_of(written)), strict=True))
     return [word for word, terms in found.items() if any(not terms.isdisjoint(group) for group in missing)][:3]
-
-
-def _proved(statement: str, source: Source) -> bool:
-    """Whether a statement's words, numbers and names are in its source."""
-    return not check(f"{statement} [{source.number}]", [source], terms_of).unproved
 
 
 def _vector(stored: bytes | None) -> Vector | None:

@@ -42,9 +42,9 @@ class GiveFeedback:
 
 def _question(entry: LogEntry, good: bool, documents: Collection[str]) -> Question | None:
     """What the answer teaches: where to find it, or that it is not there. None if nobody knows."""
-    if entry.kind == "document":  # its title asks nothing
+    text = entry.standalone or entry.question  # as typed again when the conversation goes whose words are in it
+    if entry.kind == "document" or not text:  # its title asks nothing, or the log keeps no text
         return None
-    text = entry.standalone or entry.question
     if documents:
         return Question(entry.id, text, dict.fromkeys(documents, 1.0))
     return Question(entry.id, text, answerable=False) if good and entry.kind == "abstention" else None

@@ -15,6 +15,19 @@ from ragforge.retrieve.words import terms_of
 
 SENTINEL = "NOT IN THE SOURCES"
 """The line that a model writes when its sources do not hold what it was asked for."""
+_AROUND_SENTINEL = " \t\r\n*_#`>\"'“-"
+_AFTER_SENTINEL = _AROUND_SENTINEL + "”:.,;–—"
+
+
+def may_say_missing(begun: str) -> bool:
+    """Whether a text that has only begun is, or may become, one that says that its sources do not hold it."""
+    return SENTINEL.startswith(begun.lstrip(_AROUND_SENTINEL)[: len(SENTINEL)])
+
+
+def said_missing(text: str) -> str | None:
+    """What a model adds, if anything, when it says that its sources do not hold it; None if it does not say so."""
+    plain = text.lstrip(_AROUND_SENTINEL)
+    return plain.removeprefix(SENTINEL).strip(_AFTER_SENTINEL) if plain.startswith(SENTINEL) else None
 
 
 def traced(found: Retrieved) -> Trace:

@@ -1,12 +1,13 @@
 """A document from a project, whole: by its outline, section by section. Read this first.
 
 outline  which sections, what each is searched by
-search   every question of every section; those with enough evidence count
+search   every question of every section
 plan     the passages and the exact prompt of each section, with tokens and price; nothing is spent until here
-open?    no evidence -> the section stays open, and says what to add
-write    by a model from the numbered passages; without one by quoting them
+open?    no passages -> the section stays open, and says what to add
+write    by a model from the numbered passages; without one by quoting what surely tells it
 check    cleaned, without headings of its own, every citation checked, what cites nothing left out
-store    the sections together, held against the outline; what is wrong is told
+store    the sections together, held against the outline; what is wrong is told. What was paid is logged, also of one
+         that is stopped
 export   Markdown or DOCX
 """
 
@@ -16,6 +17,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
@@ -37,31 +39,30 @@ from ragforge.answer.artifacts import (
     topic,
 )
 from ragforge.answer.citations import check
+from ragforge.answer.clean import asks_for_address, links_in
 from ragforge.answer.outline import Outline, Part, differences
-from ragforge.answer.quotations import ENOUGH, Sought, bullets, focused, new_quotes, telling, titled
+from ragforge.answer.quotations import Sought, bullets, chosen, focused, forms_in, telling, words_of
 from ragforge.answer.quote import Quoted
 from ragforge.answer.sources import source_of_block
-from ragforge.answer.weigh import Groups
 from ragforge.assemble.assemble import Templates, assemble
-from ragforge.assemble.estimate import estimate
+from ragforge.assemble.estimate import cost, estimate, prompt_tokens
 from ragforge.domain.access import Scope
-from ragforge.domain.cancel import Cancel
+from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.generation import Estimate, Sampling, Usage
 from ragforge.domain.library import Progress, Project
 from ragforge.domain.prompts import PromptParts, Source, SuperPrompt
 from ragforge.domain.records import Artifact, ArtifactSection, LogEntry, ProjectTextKind
 from ragforge.domain.retrieval import Retrieved, Tuning
-from ragforge.errors import ProviderError, StoreError, UserError, cannot_write
-from ragforge.flows.grounds import SENTINEL, evidence_in, quotes_in, rarity_in, traced
+from ragforge.errors import ProviderError, StoreError, TooLarge, UserError, cannot_write
+from ragforge.flows.grounds import SENTINEL, rarity_in, said_missing, traced
 from ragforge.flows.search import Asked, Search
 from ragforge.ports import Catalog, Clock, LanguageModel
 from ragforge.retrieve.words import terms_of
 
 _SHOWN = 100
 _LONGEST_BRIEF = 20_000
-_SENTENCES, _WORDS = 8, 240
+_SENTENCES = 12
 """Quoted in one section, at most."""
-_FEWEST_OF_SOURCE = 2
 
 
 # -- what comes in and out
@@ -186,7 +187,7 @@ class Make:
     def __call__(
         self, scope: Scope, name: str, request: MakeRequest, model: LanguageModel | None, cancel: Cancel
     ) -> Iterator[MakeEvent]:
-        """The plan, each section as it is ready, and the document. One that is stopped leaves nothing."""
+        """The plan, each section as it is ready, and the document. One that is stopped leaves only what it cost."""
         _require_fitting(request)
         if request.out is not None:
             self._export.require(request.out)
@@ -198,17 +199,30 @@ class Make:
             request,
             cancel,
         )
-        yield from run.plan()
-        yield from run.write()
+        try:
+            yield from run.plan()
+            yield from run.write()
+        except BaseException as problem:  # also of whoever closes this generator
+            with suppress(StoreError):  # else that would hide the problem
+                self._paid(scope, project, run, f"not finished: {problem}".rstrip(": "))
+            raise
         artifact = run.whole(self._clock())
         if request.keep:
             with self._catalog.write() as c:
-                c.artifacts.put(scope, project.id, artifact)
+                artifact = c.artifacts.put(scope, project.id, artifact)
                 if self._log:
-                    c.log.add(scope, project.id, run.entry(artifact))
+                    c.log.add(scope, project.id, run.entry(artifact.made_at, artifact.sources))
+        else:
+            self._paid(scope, project, run)
         if request.out is not None:
             self._written_out(artifact, request.out, kept=request.keep)
         yield Made(artifact, markdown(artifact), request.out)
+
+    def _paid(self, scope: Scope, project: Project, run: _Run, error: str = "") -> None:
+        """Log what calls took, of a document that is not kept."""
+        if self._log and run.usage.calls:
+            with self._catalog.write() as c:
+                c.log.add(scope, project.id, run.entry(self._clock(), error=error))
 
     def _searched(self, scope: Scope, project: Project, tuning: Tuning, question: str, cancel: Cancel) -> Retrieved:
         enough = replace(tuning, k=max(tuning.context_chunks, PASSAGES))
@@ -225,7 +239,7 @@ class Make:
             ruled = replace(parts, hard_rules=rules, project_memory=memory)
             return assemble(ruled, templates, model.count, room, sentinel=SENTINEL)
 
-        return _Writer(model, assembled, sampling)
+        return _Writer(model, assembled, sampling, links_in((rules, memory)))
 
     def _written_out(self, artifact: Artifact, file: Path, *, kept: bool) -> None:
         try:
@@ -243,21 +257,26 @@ class _Writer:
     model: LanguageModel
     assemble: Callable[[PromptParts], SuperPrompt]
     sampling: Sampling
+    links: frozenset[str]
+    """Addresses that the project's own rules hold."""
 
     def estimate(self, prompt: SuperPrompt) -> Estimate:
         return estimate(prompt, self.model.card, self.sampling, self.model.count)
+
+    def begun(self, prompt: SuperPrompt, text: str) -> Usage:
+        """What a call took that nobody waited for, as far as one can tell."""
+        used = Usage(prompt_tokens(prompt.messages, self.model.count), self.model.count(text), calls=1)
+        return replace(used, cost=cost(used, self.model.card))
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
     """What was found for one question of the outline."""
 
-    plain: Retrieved
-    """Of the question alone, without the brief."""
     sought: Sought
     sources: tuple[Source, ...]
     bearing: tuple[Source, ...]
-    """Those of the sources that surely bear on the question: enough to quote from."""
+    """Those that surely tell what is asked: they can be quoted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +306,8 @@ class _Run:
     problems: list[str] = field(default_factory=list)
     degraded: dict[str, None] = field(default_factory=dict)
     quoted: set[str] = field(default_factory=set)
+    brief: Sought | None = None
+    """What the brief is about; None if nothing in the project is."""
     usage: Usage = field(default_factory=Usage)
     model: str = ""
     """Who wrote at least one section."""
@@ -304,6 +325,7 @@ class _Run:
     def plan(self) -> Iterator[MakeEvent]:
         """Search for every section, and tell what it will be written from and what that may cost."""
         began, parts = time.perf_counter(), self.request.outline.parts
+        self.brief = self._about()
         for done, part in enumerate(parts):
             self.cancel.check()
             yield Progress("searching", done, len(parts))
@@ -312,28 +334,38 @@ class _Run:
         model = self.writer.model.card.name if self.writer else ""
         yield Planned(self.title, model, tuple(map(self._planned, self.gathered)))
 
+    def _about(self) -> Sought | None:
+        """The words of the brief, if they name something that is there."""
+        if not (brief := topic(self.request.brief)):
+            return None
+        found = self.search(brief)
+        sought = _sought(found)
+        return sought if focused(_sources(found), sought) else None
+
     def _gather(self, part: Part) -> _Gathered:
-        """A model gets what was found, and says itself if that does not tell; quotes come from what surely bears."""
+        """A model gets what was found, and says itself if that does not tell; quotes come from what surely tells."""
         found = tuple(map(self._find, part.questions))
         sources, left_out = passages_of([each.sources if self.writer else each.bearing for each in found])
         prompt = self.writer.assemble(self._prompt_parts(part, sources)) if self.writer and sources else None
         return _Gathered(part, found, sources, left_out, prompt)
 
     def _find(self, question: str) -> _Found:
-        """Whether there is enough, the question alone decides: a brief would lend its words to what tells other things.
+        """What tells it, the question alone decides: a brief would lend its words to what tells other things.
 
-        The brief then chooses among what was found.
+        The brief chooses among what was found.
         """
         plain = self.search(question)
         self.degraded |= {f"{lost.part}: {lost.message}": None for lost in plain.degraded}
         sought, brief = _sought(plain), topic(self.request.brief)
-        found = self.search(f"{question} ({brief})") if brief else plain
-        sources = [source_of_block(0, block) for block in found.context]
-        evidence = evidence_in(plain, self.project.embedder)
-        bearing = sources if evidence.score >= max(ENOUGH, evidence.threshold) else titled(sources, sought)
-        if brief:
-            bearing = focused(bearing, _sought(found, without=sought.groups))
-        return _Found(plain, sought, tuple(sources), tuple(bearing))
+        sources = _sources(self.search(f"{question} ({brief})")) if brief else _sources(plain)
+        known = {(source.document, source.text): source for source in (*sources, *_sources(plain))}.values()
+        about = list(known) if self.brief is None else focused(list(known), self.brief)
+        bearing = (source for source in about if any(self._telling(source, sought)))
+        return _Found(sought, tuple(sources), tuple(bearing))
+
+    def _telling(self, source: Source, sought: Sought) -> Iterator[Quoted]:
+        """A heading may also hold words of the project's name and of the brief: “Risks of the returns portal”."""
+        return telling(source, sought, forms_in(f"{self.project.name} {topic(self.request.brief)}"))
 
     def _prompt_parts(self, part: Part, sources: tuple[Source, ...]) -> PromptParts:
         request = self.request
@@ -367,11 +399,14 @@ class _Run:
         if done is None:
             done = self._quoted(section, problems)
         self.problems += problems.told
+        read = tuple(dict.fromkeys(source.document for source in section.sources))
         if not done.sources:
-            return SectionOpen(opened(part, "The passages that were found do not tell this."))
-        return SectionWritten(
-            ArtifactSection(part.heading, part.level, done.text, sources=done.sources), tuple(problems.told)
+            told = opened(part, "The passages that were found do not tell this.")
+            return SectionOpen(replace(told, read=read))
+        written = ArtifactSection(
+            part.heading, part.level, done.text, sources=done.sources, read=read, doubtful=bool(done.unproved)
         )
+        return SectionWritten(written, tuple(problems.told))
 
     def _written(self, writer: _Writer, section: _Gathered, prompt: SuperPrompt, problems: _Problems) -> Settled | None:
         """What a model writes and cites; empty if it says that nothing is there, None if it is of no use."""
@@ -379,11 +414,13 @@ class _Run:
             problems.add(f"did not fit into the prompt: {', '.join(prompt.left_out)}")
         try:
             text, cut = self._said(writer, prompt)
-        except ProviderError as problem:
-            self.model_answers = problem.retryable
+        except (ProviderError, TooLarge) as problem:
+            if isinstance(problem, ProviderError):  # what is too large is so for this section
+                self.model_answers = problem.retryable
+                self.usage += problem.usage or Usage()
             problems.add(f"quoted, as the model failed: {problem.message}")
             return None
-        if text.lstrip().startswith(SENTINEL):
+        if said_missing(text) is not None:
             return Settled("", ())
         done = self._checked(text, section.part, prompt.sources, problems, strict=True)
         if not done.sources:
@@ -399,12 +436,16 @@ class _Run:
         pieces: list[str] = []
         cut = False
         in_time = self.cancel.within(self.request.section_seconds)
-        for piece in writer.model.stream(prompt.messages, writer.sampling, self.trace_id, in_time):
-            if isinstance(piece, Usage):
-                self.usage += piece
-                cut = piece.cut
-            else:
-                pieces.append(piece)
+        try:
+            for piece in writer.model.stream(prompt.messages, writer.sampling, self.trace_id, in_time):
+                if isinstance(piece, Usage):
+                    self.usage += piece
+                    cut = piece.cut
+                else:
+                    pieces.append(piece)
+        except Cancelled:
+            self.usage += writer.begun(prompt, "".join(pieces))
+            raise
         return "".join(pieces), cut
 
     def _quoted(self, section: _Gathered, problems: _Problems) -> Settled:
@@ -412,20 +453,23 @@ class _Run:
         numbered = {(source.document, source.text): source for source in section.sources}
         quotes: list[Quoted] = []
         for each in section.found:
-            bearing = [known for source in each.bearing if (known := numbered.get((source.document, source.text)))]
-            some = max(_FEWEST_OF_SOURCE, _SENTENCES // max(1, len(bearing)))
-            for source in bearing:  # one by one, so that the best does not silence the others
-                quotes += telling(quotes_in(each.plain, [source], sentences=some, words=_WORDS), source, each.sought)
-        text = bullets(new_quotes(quotes, self.quoted)[:_SENTENCES])
-        return self._checked(text, section.part, section.sources, problems, strict=False)
+            for source in each.bearing:
+                if known := numbered.get((source.document, source.text)):
+                    quotes += self._telling(known, each.sought)
+        best, more = chosen(quotes, self.quoted, _SENTENCES)
+        self.quoted.update(map(words_of, best))
+        if more:
+            problems.add(f"{more:,} more that tell this were left out: a section quotes {_SENTENCES} at most")
+        return self._checked(bullets(best), section.part, section.sources, problems, strict=False)
 
     def _checked(
         self, text: str, part: Part, sources: Sequence[Source], problems: _Problems, *, strict: bool
     ) -> Settled:
         """A text that holds nothing harmful, no heading, and no marker but of sources, under the document's numbers."""
-        cleaned = check(text, sources, terms_of)
+        links, asked = self._own_links(part), asks_for_address(" ".join((part.heading, part.says, *part.questions)))
+        cleaned = check(text, sources, terms_of, links, addresses=asked)  # else a document could plant them
         plain, invented = tamed(cleaned.text, part.heading)  # only now can nothing become a heading any more
-        checked = check(plain, sources, terms_of)
+        checked = check(plain, sources, terms_of, links, addresses=asked)
         done = settled(checked.text, checked.citations, sources, self.numbering, strict=strict)
         for heading in invented:
             problems.add(f"the heading “{heading}” is not in the outline and became plain text")
@@ -438,6 +482,13 @@ class _Run:
         for what in done.unproved:
             problems.add(f"not proved by its source: {_short(what)}")
         return done
+
+    def _own_links(self, part: Part) -> frozenset[str]:
+        """Addresses that people wrote for this document and this project."""
+        request = self.request
+        persona = request.agent.persona if request.agent else ""
+        written = links_in((request.brief, request.title, persona, part.says))
+        return written | self.writer.links if self.writer else written
 
     # -- the whole
 
@@ -465,25 +516,29 @@ class _Run:
         wrong = differences(request.outline, markdown(artifact))
         return replace(artifact, problems=(*self.problems, *self.degraded, *wrong))
 
-    def entry(self, artifact: Artifact) -> LogEntry:
-        """The document as a line of the query log, so that its price is among the others."""
+    def entry(self, asked_at: datetime, sources: Sequence[Source] = (), error: str = "") -> LogEntry:
+        """The document as a line of the query log, so that its price is among the others.
+
+        Of one that is not to be kept, only its kind and what it took.
+        """
+        request = self.request
         return LogEntry(
             id=self.trace_id,
-            asked_at=artifact.made_at,
-            kind="document",
-            question=artifact.title,
-            agent=artifact.agent,
-            k=self.request.tuning.context_chunks,
-            chunks=tuple((source.chunk, source.score) for source in artifact.sources),
-            cited=tuple(dict.fromkeys(source.document for source in artifact.sources)),
-            model=artifact.model,
-            profile=self.request.profile,
+            asked_at=asked_at,
+            kind="error" if error else "document",
+            question=self.title if request.keep else request.outline.title,
+            agent=request.agent.name if request.agent else "",
+            k=request.tuning.context_chunks,
+            chunks=tuple((source.chunk, source.score) for source in sources),
+            cited=tuple(dict.fromkeys(source.document for source in sources)),
+            model=self.writer.model.card.name if self.writer and self.usage.calls else "",
+            profile=request.profile,
             retrieval_ms=self.searching_ms,
             generation_ms=self.writing_ms,
             input_tokens=self.usage.input_tokens,
             output_tokens=self.usage.output_tokens,
             cost=self.usage.cost,
-            error="; ".join(self.degraded),
+            error=error or "; ".join(self.degraded),
         )
 
 
@@ -498,10 +553,13 @@ class _Problems:
         self.told.append(f"{self.heading}: {problem}")
 
 
-def _sought(found: Retrieved, without: Groups = ()) -> Sought:
+def _sought(found: Retrieved) -> Sought:
     """The words that were searched for."""
-    groups = tuple(group for group in traced(found).words.groups if group not in without)
-    return Sought.of(found.question, groups, rarity_in(found), terms_of)
+    return Sought.of(found.question, traced(found).words.groups, rarity_in(found), terms_of)
+
+
+def _sources(found: Retrieved) -> list[Source]:
+    return [source_of_block(0, block) for block in found.context]
 
 
 def _short(text: str) -> str:

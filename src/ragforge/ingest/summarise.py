@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 from ragforge.domain.documents import Parsed, TextKind
+from ragforge.domain.sentences import sentence_starts
 
 _SAMPLE = 2_500
 _SENTENCES = 20
@@ -14,7 +16,7 @@ _FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\[\]\n]*)\]\([^()\n]*\)")
 _MARKUP = re.compile(r"<[^<>\n]*>|\{\{[^{}\n]*\}\}|[*`]+|(?<!\w)_+|_+(?!\w)|^#+ |^\|?[ :|-]{3,}\|?$", re.MULTILINE)
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s+|\n{2,}")
+_GAP = re.compile(r"\n{2,}")
 _WORD = re.compile(r"\w{4,}")
 _NOT_PROSE = ("#", "|", ">", "- ", "* ", "1.", "    ")
 
@@ -28,9 +30,14 @@ def summarise(parsed: Parsed) -> str:
     if parsed.kind is not TextKind.PROSE:
         return _beginning(plain.replace("|", " ")) or _beginning(parsed.text)
     prose = "\n".join(line for line in plain.split("\n") if not line.startswith(_NOT_PROSE))
-    sentences = [" ".join(piece.split()) for piece in _SENTENCE_END.split(prose)]
+    sentences = [" ".join(piece.split()) for block in _GAP.split(prose) for piece in _sentences(block)]
     sentences = [s for s in sentences if 30 <= len(s) <= _LIMIT and s[-1] in ".!?。！？"][:_SENTENCES]
     return " ".join(_telling(sentences)) or _beginning(plain) or _beginning(parsed.text)
+
+
+def _sentences(text: str) -> list[str]:
+    borders = [0, *sentence_starts(text, 0, len(text)), len(text)]
+    return [text[start:end] for start, end in pairwise(borders)]
 
 
 def _telling(sentences: list[str]) -> list[str]:

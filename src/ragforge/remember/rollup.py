@@ -238,7 +238,8 @@ class Roller:
         try:
             proposal, usage = self.model.fill(messages(span, self.rolling), Draft, sampling, request, cancel)
         except (ProviderError, TooLarge) as error:
-            return Written(draft, told=f"extracted: the model could not be asked: {error.message}")
+            paid = error.usage if isinstance(error, ProviderError) else None
+            return Written(draft, paid or Usage(), f"extracted: the model could not be asked: {error.message}")
         if wrong := problem(proposal.text, span, self.words, self.count, self.rolling.tokens):
             return Written(draft, usage, f"extracted: {wrong}")
         title = " ".join(proposal.title.split())

@@ -19,8 +19,8 @@ from ragforge.domain.cancel import Cancel
 from ragforge.domain.documents import Locator, breadcrumb
 from ragforge.domain.generation import Message, Role, Sampling, Usage
 from ragforge.domain.retrieval import Decision, Degraded, Stage
-from ragforge.errors import ProviderError, RagforgeError, UserError
-from ragforge.ports import LanguageModel, Reranker
+from ragforge.errors import RagforgeError, UserError
+from ragforge.ports import LanguageModel
 
 CLEAR = 0.9
 """The strength that the highest strictness asks for."""
@@ -149,31 +149,16 @@ def readable(passage: Readable) -> str:
 # -- by a number
 
 
-def by_score(score: Callable[[PassageT], float]) -> Judge[PassageT]:
+def by_score(score: Callable[[PassageT], float], who: str = "evidence") -> Judge[PassageT]:
     """A judge that goes by a calibrated score from 0 to 1."""
 
     def judge(_: str, passages: Sequence[PassageT]) -> Judged:
-        return Judged(tuple(_scored(score(passage), "evidence") for passage in passages))
+        return Judged(tuple(_scored(score(passage), who) for passage in passages))
 
     return judge
 
 
-def by_reranker(reranker: Reranker, cancel: Cancel) -> Judge[Readable]:
-    """A judge that goes by a model that reads question and passage together. If it fails, all stay, and it is said."""
-
-    def judge(question: str, passages: Sequence[Readable]) -> Judged:
-        try:
-            scores = reranker.score(question, [readable(passage) for passage in passages], cancel)
-            if len(scores) != len(passages) or not all(map(math.isfinite, scores)):
-                raise ProviderError(f"{reranker.name} did not send one number for each text")
-        except RagforgeError as problem:
-            return Judged((None,) * len(passages), notes=(_failed(problem),), problem=problem)
-        return Judged(tuple(_scored(share, reranker.name) for share in _shares(scores)))
-
-    return judge
-
-
-def _shares(scores: Sequence[float]) -> list[float]:
+def shares(scores: Sequence[float]) -> list[float]:
     """Scores from 0 to 1: services send such, cross-encoders send logits."""
     if all(0 <= score <= 1 for score in scores):
         return list(scores)

@@ -150,6 +150,7 @@ def refusal(protocol: str, status: int, said: str, code: str = "") -> Json:
     """An error in the service's own words."""
     if protocol == ANTHROPIC:
         kinds = {
+            400: "invalid_request_error",
             401: "authentication_error",
             402: "billing_error",
             403: "permission_error",

@@ -38,6 +38,7 @@ RATE_LIMITED = "429, Retry-After of a second"
 RATE_LIMITED_BARE = "429 without Retry-After"
 RATE_LIMITED_LONG = "429, Retry-After of an hour"
 QUOTA = "429, insufficient_quota"
+TOO_LONG = "400, context_length_exceeded"
 SERVER_ERROR = "500"
 UNAVAILABLE = "503"
 RESET = "connection reset"
@@ -92,6 +93,7 @@ _REFUSALS: dict[str, tuple[int, dict[str, str], str, str]] = {
     RATE_LIMITED_BARE: (429, {}, "slow down", "rate_limit_exceeded"),
     RATE_LIMITED_LONG: (429, {"Retry-After": "3600"}, "slow down", "rate_limit_exceeded"),
     QUOTA: (429, {}, "You exceeded your current quota", "insufficient_quota"),
+    TOO_LONG: (400, {}, "prompt is too long: 9000 tokens > 8192 maximum", "context_length_exceeded"),
     SERVER_ERROR: (500, {}, "internal error", ""),
     UNAVAILABLE: (503, {}, "try later", ""),
 }

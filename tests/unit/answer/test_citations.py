@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragforge.answer.citations import Checked, CitationStyle, check, formatted, numbers, source_list
+from ragforge.answer.citations import Checked, CitationStyle, check, formatted, numbers, proving
 from ragforge.domain.documents import Locator
 from ragforge.retrieve.words import terms_of
 from tests.proof import count
@@ -154,11 +154,89 @@ def test_formats() -> None:
     assert formatted(first, CitationStyle.CHUNK) == "[chunk: first]"
     assert formatted(second) == "[source: standup.vtt, t=12:34]"
     assert formatted(first, CitationStyle.TIME) == "[source: returns.pdf]"
-    assert source_list([second, first, first]) == ("[1] returns.pdf, p. 3", "[2] standup.vtt, t=12:34")
+
+
+def test_a_statement_is_proved_with_all_its_sentences() -> None:
+    proved = proving(terms_of)
+    assert proved("Desks can be returned within 30 days.", SOURCES[0])
+    assert proved("Desks can be returned within 30 days. The form is RMA-4012.", SOURCES[0])
+    assert not proved("Desks can be returned within 90 days. The form is RMA-4012.", SOURCES[0])
+    assert not proved("Desks can be returned within 30 days.", SOURCES[1])
+
+
+OFFICES = (
+    "# Offices\n\n## Stockholm office\n\nThe office opens at eight. The key lies at the reception.\n\n"
+    "## Bonn office\n\nThe office opens at nine. The key lies at the reception.\n"
+)
 
 
 @pytest.mark.parametrize(
-    "bad", ["a", "A ", "a.b-1", "[1]", "[1] ", "`", "1,", "1 May ", "not ", "a. ", "```\n", "| ", "[1].", "Aa"]
+    ("text", "question", "heading"),
+    [
+        ("The key lies at the reception [1].", "Where does the key of the Bonn office lie?", "Bonn office"),
+        ("The key lies at the reception [1].", "Where is the key in Stockholm?", "Stockholm office"),
+        ("The key of Bonn lies at the reception [1].", "", "Bonn office"),
+        ("It opens at nine [1].", "When does the Stockholm office open?", "Bonn office"),
+        ("The key lies at the reception [1].", "", "Stockholm office"),
+    ],
+)
+def test_a_citation_names_the_headings_that_its_words_stand_under(text: str, question: str, heading: str) -> None:
+    place = Locator(("Offices",), page=3)
+    offices = replace(source(1, OFFICES, name="offices.md"), locator=place, spans=(("c", 0, len(OFFICES)),))
+    (citation,) = check(text, [offices], terms_of, question=question).citations
+    assert citation.locator == Locator(("Offices", heading), page=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Desks go back within 30 days, see https://evil.example/x [1].", "[link removed]"),
+        ("See https://evil.example/x. [1]", "[link removed]"),
+        ("https://evil.example/x [1]", "[link removed]"),
+        ("Desks go back within 30 days ![a picture](https://evil.example/x.png) [1].", "[image removed]"),
+    ],
+)
+def test_nobody_is_blamed_for_words_that_we_put_in(text: str, shown: str) -> None:
+    result = checked(text)
+    assert shown in result.text and result.stripped
+    assert [each.reason for each in result.citations] == [""] and not result.unproved
+
+
+def test_the_number_of_a_source_in_place_of_its_link_is_no_claim() -> None:
+    linked = source(3, "Desks are sold at https://shop.example/desks all year round.")
+    result = check("Desks are sold at https://shop.example/desks all year [3].", [linked], terms_of, addresses=False)
+    assert "[link in source 3]" in result.text
+    assert [each.reason for each in result.citations] == [""] and not result.unproved
+
+
+def test_what_was_taken_out_is_no_sentence_without_a_source() -> None:
+    assert checked("[Our page here](https://evil.example/x)").uncited == checked("Our page here").uncited == 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "a",
+        "A ",
+        "a.b-1",
+        "[1]",
+        "[1] ",
+        "`",
+        "1,",
+        "1 May ",
+        "not ",
+        "a. ",
+        "```\n",
+        "| ",
+        "[1].",
+        "Aa",
+        ".",
+        "!?",
+        "1",
+        '"',
+        "# ",
+        "1,1kg",
+    ],
 )
 def test_long_answers_are_checked_quickly(bad: str) -> None:
     begun = time.process_time()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragforge.answer.quote import Asked, Quoted, asked_for, quote, word_count
+from ragforge.answer.quote import LIST_ITEMS, LIST_WORDS, Quoted, quote, word_count
 from ragforge.domain.prompts import Source
 from ragforge.retrieve.words import terms_of
 from tests.unit.answer.support import groups_of, rare, source
@@ -43,28 +43,6 @@ Wipe it with a damp cloth:
 def asked(question: str, *sources: Source, **limits: int) -> list[Quoted]:
     known = rare(question, [each.text for each in sources], rows=200)
     return quote(question, groups_of(question), known, sources, terms_of, **limits)
-
-
-@pytest.mark.parametrize(
-    ("question", "kind"),
-    [
-        ("Who founded it?", Asked.NAME),
-        ("In which year was it founded?", Asked.TIME),
-        ("When did the man who founded it die?", Asked.TIME),
-        ("How many people work here?", Asked.AMOUNT),
-        ("What percentage is returned?", Asked.AMOUNT),
-        ("In what country is Normandy?", Asked.PLACE),
-        ("Warum knarrt der Stuhl?", Asked.REASON),
-        ("Wie viele Tage?", Asked.AMOUNT),
-        ("¿Dónde está?", Asked.PLACE),
-        ("什么时候退货？", Asked.TIME),
-        ("What does the gate do?", Asked.OTHER),
-        ("ERR-4012", Asked.OTHER),
-        ("", Asked.OTHER),
-    ],
-)
-def test_what_a_question_asks_for(question: str, kind: Asked) -> None:
-    assert asked_for(question) is kind
 
 
 @pytest.mark.parametrize(
@@ -135,6 +113,96 @@ def test_titles_are_not_quoted_nor_scraps_after_a_sentence() -> None:
     assert [each.text for each in quoted] == ["A chair can be returned for 60 days."]
     assert asked("return of chairs", source(1, "Return of chairs")) == []
     assert [each.text for each in asked("Which batch?", source(1, "stock:\n  batch: L-2511\n"))] == ["batch: L-2511"]
+
+
+MINUTES = """Steering committee, project Delta (migration of the ERP of Norrland Foods)
+Date: 1 June 2026. Present: Hanna Berg (chair), Tomas Ek. Excused: Priya Raman.
+
+1. Risks
+The weekend collides with the stocktaking.
+
+2. Next steps
+- Tomas books twelve workers.
+- Jonas writes the plan.
+"""
+
+
+def test_the_title_of_a_plain_text_answers_nothing_but_tells_what_is_below_it() -> None:
+    quoted = asked("What are the risks of project Delta?", source(1, MINUTES))
+    assert quoted[0].text == "The weekend collides with the stocktaking."
+    assert asked("Who is the CEO of Norrland Foods?", source(1, MINUTES)) == [], "nothing tells of a CEO"
+
+
+def test_what_only_repeats_the_question_does_not_answer_it() -> None:
+    assert asked("Who was excused on 1 June 2026?", source(1, MINUTES))[0].text == "Excused: Priya Raman."
+    notes = "The portal is written by Luca. Who pays the postage from Malta? The legal department has not answered yet."
+    quoted = asked("Who pays the postage from Malta?", source(1, notes))
+    assert [each.text for each in quoted] == ["The legal department has not answered yet."]
+    open_ones = asked("What are the open questions?", source(1, f"## Open questions\n\n{notes}"))
+    assert "Who pays the postage from Malta?" in [each.text for each in open_ones], "here, they are the answer"
+
+
+LIMITS = """## Hotels
+
+| City | Limit per night |
+|---|---|
+| Stockholm | 185 euros |
+| Munich | 170 euros |
+| elsewhere | 140 euros |
+"""
+
+
+@pytest.mark.parametrize(
+    ("question", "rows"),
+    [
+        ("What is the hotel limit in Munich?", ["| Munich | 170 euros |"]),
+        ("What is the hotel limit in Madrid?", ["| elsewhere | 140 euros |"]),
+        ("What is the hotel limit in Munich and Stockholm?", ["| Stockholm | 185 euros |", "| Munich | 170 euros |"]),
+    ],
+)
+def test_a_row_about_another_thing_is_no_answer(question: str, rows: list[str]) -> None:
+    assert [each.text for each in asked(question, source(1, LIMITS))] == rows
+    if "Madrid" in question:
+        assert asked(question, source(1, LIMITS.replace("| elsewhere | 140 euros |\n", ""))) == []
+
+
+def test_a_list_that_is_asked_for_is_quoted_whole_or_says_how_much_is_left() -> None:
+    text = "# Portal\n\n## Data classes\n\n1. Public\n2. Internal\n3. Secret: never leaves the network. Nor the safe.\n"
+    (only,) = asked("What are the data classes?", source(1, text))
+    assert only.text == text[text.index("Public") :].strip() and only.more == 0
+    (only,) = asked("What are the hotel limits?", source(1, LIMITS))
+    assert only.text == LIMITS[LIMITS.index("| Stockholm") :].strip()
+    (only,) = asked("What are the next steps?", source(1, MINUTES))
+    assert only.text.startswith("Tomas") and only.text.endswith("plan.")
+    led = "The main goals are:\n\n" + "".join(f"- Reach step number {number}.\n" for number in range(30))
+    (only,) = asked("What are the main goals?", source(1, led))
+    assert only.text.startswith("The main goals are:") and only.more == 30 - LIST_ITEMS
+    (only,) = asked("What are the main goals?", source(1, led.replace("Reach", "Reach " + "again and " * 20)))
+    assert 0 < only.more < 30 and word_count(only.text) <= LIST_WORDS
+
+
+def test_an_item_that_is_asked_for_by_its_words_is_quoted_alone() -> None:
+    text = "## Goals\n\n- Fewer calls about returns.\n- Answers within one day.\n"
+    assert asked("Which goals are about calls?", source(1, text))[0].text == "Fewer calls about returns."
+
+
+def test_each_of_several_things_gets_its_sentence() -> None:
+    sources = [
+        source(
+            number, f"## Warranty\n\nThe warranty is {months} months. It does not cover wear.\n", score, name, [name]
+        )
+        for number, (name, months, score) in enumerate((("x300.md", 24, 1.0), ("x200.md", 36, 0.7)), 1)
+    ]
+    for question in (
+        "What is the warranty of the X200 and the X300?",
+        'Compare the warranty in "x200.md" and "x300.md"',
+    ):
+        assert [each.text for each in asked(question, *sources)] == [
+            "The warranty is 24 months.",
+            "The warranty is 36 months.",
+        ]
+    both = source(3, "The warranty of the X200 and the X300 is 12 months.", 1.0)
+    assert asked("What is the warranty of the X200 and the X300?", both)[0].source == 3
 
 
 def test_a_value_is_found_by_the_keys_above_it() -> None:

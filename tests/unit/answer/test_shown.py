@@ -46,6 +46,17 @@ def test_sentences_that_follow_each_other_make_a_paragraph_and_each_has_its_mark
     )
 
 
+def test_items_without_a_line_that_announces_them_are_a_list_and_what_is_left_out_is_said() -> None:
+    text = "## Steps\n\n1. Open the box. Look inside it.\n2. Close it.\n3. Go home.\n"
+    listed = text[text.index("Open") : text.index("\n3.")]
+    whole = Quoted(1, text.index("Open"), text.index("\n3."), listed, 1.0, more=1)
+    assert shown([whole], [source(1, text)]) == (
+        "- Open the box. [1] Look inside it. [1]\n- Close it. [1]\n- … and 1 more"
+    )  # fmt: skip
+    rows = "\n".join(TABLE.splitlines()[2:])
+    assert quoted(TABLE, rows).startswith("- Group: Chairs; Return within: 60 days [1]\n- Group: Lamps")
+
+
 def test_a_list_is_a_list_and_code_is_code() -> None:
     text = "Wipe it:\n\n- in the *direction* of the grain\n- never with silicone\n"
     assert quoted(text, text.strip()) == (

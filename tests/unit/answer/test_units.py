@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragforge.answer.units import Unit, announced, is_row, units
+from ragforge.answer.units import Unit, announced, is_row, items, units
 
 
 def texts(text: str) -> list[str]:
@@ -130,6 +130,39 @@ def test_lines_for_the_program_that_makes_pages_are_nothing_to_quote() -> None:
     assert [each.code for each in found] == [False, True, False]
     assert list(announced(text, found, 0)) == [], "what it announces is in another file"
     assert texts("Run it:\n\n<div>\n\n```\n$ run\n```\n")[1] == "$ run"
+
+
+def test_lines_of_a_plain_text_that_only_name_what_follows_are_titles() -> None:
+    text = (
+        "Minutes of the board (Delta)\nDate: 4 May 2026.\n\n1. Status\nAll is well.\n\n2. Steps\n- Go home.\n\n"
+        "1. Public\n2. Internal\n\nEvery day\nWipe it.\n"
+    )
+    found = units(text)
+    assert [text[each.start : each.end] for each in found if each.title] == [
+        "Minutes of the board (Delta)",
+        "Status",
+        "Steps",
+        "Every day",
+    ]
+    assert above(text, found[-1]) == ["Minutes of the board (Delta)", "Every day"]
+    assert not any(each.title for each in units("Call Bob tomorrow")), "it names nothing that follows"
+    assert not any(each.title for each in units("# Minutes\n\nStatus\nAll is well.\n")), "here, headings have signs"
+
+
+def test_the_items_of_a_list_or_table() -> None:
+    text = "Goals:\n\n- One. More of it.\n- Two\n  - deeper\n- Three\n\nAfterwards. None.\n"
+    found = units(text)
+    whole = ["One. More of it.", "Two\n  - deeper", "Three"]
+    for place in range(1, 4):
+        assert [text[slice(*span)] for span in items(text, found, place)] == whole
+    assert items(text, found, 0) == items(text, found, len(found) - 1) == []
+    table = "| Part | Years |\n|---|---|\n| Motors | 5 |\n| Frames | 10 |\n"
+    assert [table[slice(*span)] for span in items(table, units(table), 1)] == ["| Motors | 5 |", "| Frames | 10 |"]
+
+
+def test_every_sentence_of_an_item_stands_under_what_announces_it() -> None:
+    text = "Take with you:\n\n- A key. It is red.\n- A lamp.\n"
+    assert [under(text, each) for each in units(text)] == [[], *[["Take with you:"]] * 3]
 
 
 def test_nothing_to_quote() -> None:

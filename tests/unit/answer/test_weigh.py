@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragforge.answer.weigh import covered, kin_of, named, weights
+from ragforge.answer.weigh import covered, kin_of, named, only_asks, weights
 from ragforge.retrieve.words import terms_of
 from tests.unit.answer.support import groups_of, rare
 
@@ -92,3 +92,11 @@ def test_a_long_question_on_many_words_takes_no_time() -> None:
     began = time.process_time()
     kin_of(groups, terms)
     assert time.process_time() - began < 2
+
+
+def test_words_that_only_ask_count_little() -> None:
+    for question in ("Wie hoch ist die Kaution?", "Wie lange gilt die Kaution?", "What do they say of the Kaution?"):
+        groups = groups_of(question)
+        (asking,) = (group for group in groups if only_asks(group))
+        weighed = dict(zip(groups, weights(groups, rare(question, [TEXT], rows=1_000)), strict=True))
+        assert weighed[asking] < 0.5 * weighed["kaution",]

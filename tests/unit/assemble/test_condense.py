@@ -11,27 +11,21 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from ragforge.answer.citations import check
-from ragforge.answer.quote import Quoted, quote
-from ragforge.answer.weigh import covered, weights
 from ragforge.assemble.condense import (
     Condensing,
     Draft,
     DraftStatement,
     checked,
     condense,
-    condensed_by_quotes,
-    is_constraint,
     messages,
-    parts_of,
 )
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.documents import Locator
 from ragforge.domain.generation import Role, Usage
 from ragforge.domain.prompts import Source, Statement
 from ragforge.errors import ProviderError
-from ragforge.retrieve.words import index_terms, terms_of
+from ragforge.retrieve.words import terms_of
 from tests.candidates import MANY
-from tests.unit.answer.support import groups_of, rare
 from tests.unit.assemble.scripted import Scripted, source
 
 TASK = "How long can I return a chair, and who pays in Norway?"
@@ -191,72 +185,3 @@ def test_whatever_a_model_drafts_each_kept_statement_holds(
     for each in (*done.condensed.facts, *done.condensed.constraints):
         assert each.text and each.sources and set(each.sources) <= texts.keys()
     assert all(set(each.sources) <= texts.keys() for each in done.condensed.open_issues)
-
-
-# -- without a model
-
-
-def quotes(part: str, sources: Sequence[Source]) -> list[Quoted]:
-    return quote(part, groups_of(part), rare(part, (each.text for each in sources)), sources, terms_of)
-
-
-def covers(part: str, sentences: Sequence[str]) -> bool:
-    groups = groups_of(part)
-    weighed = weights(groups, rare(part, sentences))
-    return covered(groups, weighed, frozenset(index_terms(" ".join(sentences)))) >= 0.5
-
-
-def test_sentences_of_the_sources_become_facts_constraints_and_issues() -> None:
-    task = "What does return shipping cost? Must chairs be unused? Which penguins live in Patagonia?"
-    done = condensed_by_quotes(task, SOURCES, quotes, covers)
-    assert done.condensed is not None
-    assert Statement("Return shipping costs 6.90 euros.", (2,)) in done.condensed.facts
-    assert Statement("They must be unused.", (1,)) in done.condensed.constraints
-    assert done.condensed.open_issues == (
-        Statement("The sources do not answer: Which penguins live in Patagonia?", ()),
-    )
-    every = " ".join(each.text for each in SOURCES)
-    assert all(each.text in every for each in (*done.condensed.facts, *done.condensed.constraints))
-
-
-def test_where_no_sentence_covers_anything_the_sources_stay() -> None:
-    done = condensed_by_quotes("Which penguins live in Patagonia?", SOURCES, quotes, covers)
-    assert done.condensed is None and "no sentence" in done.reason
-    assert condensed_by_quotes(TASK, (), quotes, covers).condensed is None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Goods must be unused.",
-        "Refunds take at most 14 days.",
-        "Smoking is not allowed.",
-        "Only members may enter.",
-        "Die Ware muss unbenutzt sein.",
-        "Man darf hier nicht parken.",
-        "Höchstens drei Stühle.",
-        "Il est interdit de fumer.",
-        "No puede devolverse.",
-    ],
-)
-def test_modal_words_make_a_constraint(text: str) -> None:
-    assert is_constraint(text)
-
-
-@pytest.mark.parametrize("text", ["The chair is blue.", "Mustard is yellow.", "Der Stuhl ist blau.", "Nurses came."])
-def test_other_sentences_are_facts(text: str) -> None:
-    assert not is_constraint(text)
-
-
-@pytest.mark.parametrize(
-    ("task", "parts"),
-    [
-        ("How long?", ["How long?"]),
-        ("We bought a chair. How long is it ours? Who pays?", ["How long is it ours?", "Who pays?"]),
-        ("Compare:\n- price of A\n- price of B", ["price of A", "price of B"]),
-        ("Write  a\nreport", ["Write a report"]),
-        ("", [""]),
-    ],
-)
-def test_parts_of_a_task(task: str, parts: list[str]) -> None:
-    assert parts_of(task) == parts

@@ -53,6 +53,22 @@ def said(*questions: str, answer: str = "") -> list[Turn]:
         ),
         (["Does FastAPI support GraphQL?"], "Which libraries exist for it?", "Which libraries exist for GraphQL?"),
         (["What is CORS?"], "Great. How do I enable it?", "Great. How do I enable CORS?"),
+        (["What is the warranty of the X200?"], "And of the X300?", "What is the warranty of the X300?"),
+        (["What is the price of the seal of X200?"], "And of X300?", "What is the price of the seal of X300?"),
+        (["What is the warranty of the X200?"], "And the price?", "And the price of the X200?"),
+        (["What is the price of the X200?"], "And the sound level?", "And the sound level of the X200?"),
+        (["What is the warranty of the X200?"], "What is the price?", "What is the price of the X200?"),
+        (["What is the warranty of the X200?"], "Is it loud?", "Is the X200 loud?"),
+        (["What is the capital of France?"], "What about the president?", "What about the president of France?"),
+        (["What is the price of the X300?"], "Same for the X200", "What is the price of the X200?"),
+        (["What is the price of the X300?"], "The same for the X200, please.", "What is the price of the X200?"),
+        (["What is the capital of France?"], "And of Germany?", "What is the capital of Germany?"),
+        (["How loud is the X200?"], "And for the X300?", "How loud is the X300?"),
+        (["what is the price of the x200?"], "and the x300?", "What is the price of the x300?"),
+        (["what is the price of the x200?"], "and the weight?", "and the weight of the x200?"),
+        (["Where is the oldest crust found?"], "What about the youngest?", "Where is the youngest found?"),
+        (["How loud is the X200?"], "What about the X300?", "How loud is the X300?"),
+        (["Does Marta Lindqvist own the X200?"], "And the X300?", "Does Marta Lindqvist own the X300?"),
     ],
 )
 def test_a_follow_up_stands_alone(before: list[str], question: str, alone: str) -> None:
@@ -74,6 +90,13 @@ def test_a_follow_up_stands_alone(before: list[str], question: str, alone: str) 
         (["What is a franchise?"], "I bought a car yesterday. How fast is it?"),
         (["What is a proxy?"], "Is running Traefik worth it?"),
         (["What is CORS?"], "Is there a limit for files?"),
+        (["When is the next meeting?"], "What about the budget?"),
+        (["When is the next meeting?"], "And the budget?"),
+        (["Who is the project lead?"], "What about the budget?"),
+        (["When does the meeting start?"], "What about the budget?"),
+        (["Is Paris a capital?"], "And of Germany?"),
+        (["How loud is the X200?"], "And the 2nd?"),
+        (["What is the price of the X200?"], "How long does delivery take?"),
         (["What is CORS?"], "How old is he?"),
         ([], "Is it treatable?"),
         (["thanks"], "Is it treatable?"),
@@ -128,6 +151,15 @@ def test_a_topic_is_kept_through_several_turns() -> None:
         "How was Netflix started?", "How did it originally work?", "What is its relationship with Blockbuster?"
     )
     assert stand_alone("How has it impacted society?", turns).text == "How has Netflix impacted society?"
+
+
+def test_a_question_is_asked_of_one_thing_after_the_other() -> None:
+    turns = said("What is the warranty of the X200?", "And of the X300?", "and the price?")
+    assert turns[-1].standalone == "and the price of the X300?"
+    assert stand_alone("What about the X200?", turns).text == "The price of the X200?"
+    turns = said("How loud is the X300?", "and the price?", "Same for the X200")
+    assert turns[-1].standalone == "The price of the X200?"
+    assert stand_alone("and the sound level?", turns).text == "and the sound level of the X200?"
 
 
 def test_the_nth_of_a_list_in_the_answer() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragforge.domain.sentences import sentence_starts
+from ragforge.domain.sentences import cut_places, sentence_starts
 
 
 def sentences(text: str) -> list[str]:
@@ -28,6 +28,12 @@ def sentences(text: str) -> list[str]:
         "Open file.txt now.",
         'He asked "why?" and (it was late!) left.',
         "On Jan. 5 the U.K. voted.",
+        "Das Mietverhältnis endet zum 31. August 2026.",
+        "Vom 1. bis 3. Mai und am 24. 12. 2026 ist zu.",
+        "Wir wohnen im 2. Stock der Torstr. 88.",
+        "Der Umsatz stieg auf 3 Mio. Euro inkl. Steuer, Tel. 030 555, gem. § 5.",
+        "Hr. Weil und Fr. Berg kommen.",
+        "Acme Co. pays, Heinrich VIII. regierte, och bl.a. detta.",
     ],
 )
 def test_stays_whole(whole: str) -> None:
@@ -48,6 +54,9 @@ def test_stays_whole(whole: str) -> None:
         ["Well... maybe.", "Hm...", "No."],
         ["**Bold end.**", "Next."],
         ["هل هذا سؤال؟", "نعم."],
+        ["Wir waren 31.", "Danach kam keiner."],
+        ["It was a gem.", "The price is 5."],
+        ["We ship on macOS.", "iOS comes later."],
     ],
 )
 def test_is_cut(parts: list[str]) -> None:
@@ -58,6 +67,15 @@ def test_a_line_end_alone_ends_nothing() -> None:
     assert sentences("One sentence over\ntwo lines. And\nanother.") == [
         "One sentence over\ntwo lines.",
         "And\nanother.",
+    ]
+
+
+def test_stored_chunks_are_cut_where_they_always_were() -> None:
+    text = "Es endet zum 31. August. Acme Co. pays."
+    assert [text[:cut] for cut in cut_places(text, 0, len(text))] == [
+        "Es endet zum 31. ",
+        "Es endet zum 31. August. ",
+        "Es endet zum 31. August. Acme Co. ",
     ]
 
 

@@ -109,7 +109,7 @@ def test_what_an_answer_is_kept_with() -> None:
 def test_documents_whose_words_may_be_in_the_text() -> None:
     quoted, written = answer_of("So. [2]", quoted=True), answer_of("So. [2]")
     assert recorded(OPEN, quoted, 5).documents == ("d2",)
-    assert recorded(OPEN, written, 5).documents == ("d1", "d2", "d3"), "a model may use what it does not cite"
+    assert set(recorded(OPEN, written, 5).documents) == {"d1", "d2", "d3"}, "a model may use what it does not cite"
     assert recorded(OPEN, abstention(), 5).documents == (), "our own words"
     assert recorded(OPEN, abstention(WhyNot.MODEL_SAYS), 5).documents == ("d1", "d2", "d3")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,17 @@ from ragforge.flows.grounds import SENTINEL
 from ragforge.flows.make import Made, MakeEvent, Planned, SectionOpen, SectionWritten
 from ragforge.ports import Embedder
 from ragforge.testing.hashing import HashingEmbedder
-from ragforge.testing.model_server import CUT, NORMAL, STALL, UNAUTHORIZED, UNAVAILABLE, ModelServer
-from tests.forge import open_forge
+from ragforge.testing.model_server import (
+    BREAKS_OFF,
+    CUT,
+    NORMAL,
+    STALL,
+    TOO_LONG,
+    UNAUTHORIZED,
+    UNAVAILABLE,
+    ModelServer,
+)
+from tests.forge import open_forge, places_of
 from tests.proof import count
 
 BLUEPRINT = outline("blueprint")
@@ -155,6 +165,124 @@ def test_a_brief_chooses_among_what_was_found(tmp_path: Path) -> None:
         assert "lamps" in quoted(forge, brief="For the board of directors.").text, "it names nothing that is there"
 
 
+def of_files(folder: Path, /, **files: str) -> Ragforge:
+    """A project of these files; `__` in a name is a dot."""
+    (folder / "files").mkdir()
+    for name, text in files.items():
+        (folder / "files" / name.replace("__", ".")).write_text(text)
+    forge = open_forge(folder / "ws")
+    forge.add([folder / "files"], project="p")
+    return forge
+
+
+def sections(forge: Ragforge, **how: Any) -> dict[str, list[str]]:
+    """The lines of each section that is not open, without their markers."""
+    return {
+        section.heading: [line.removeprefix("- ").rpartition(" [")[0] for line in section.text.splitlines()]
+        for section in quoted(forge, **how).artifact.sections
+        if not section.open
+    }
+
+
+NOTES = """# Kick-off workshop returns portal
+
+## Workflow
+1. The customer enters the order number.
+2. The portal checks the purchase date.
+3. The carrier prints the label.
+
+## Open questions
+Who pays the postage? The legal department has not answered yet.
+
+## Team
+Project lead is Ines Moreau.
+"""
+MINUTES = """Steering committee, project Delta
+Date: 4 May 2026. Present: Hanna Berg, Tomas Ek.
+
+1. Status
+The interface to the warehouse is delayed by three weeks.
+
+2. Decisions
+- Priya Raman becomes the owner of the training plan.
+
+3. Risks
+The weekend collides with the stocktaking.
+
+4. Next steps
+- Jonas sends the revised plan by 11 May.
+"""
+OTHERS = {
+    "pump__md": "# Pump\n\nThe pump must not run dry. A restore is tested each quarter. It must be reported.\n",
+    "contract__txt": "1. Term. This agreement begins on 1 February 2026. It is complete after 24 months.\n",
+    "water__md": "# Water\n\n## 1. Outlook\n\nThe outlook figures were compiled from 828 points.\n\n"
+    "## 2. Water quality\n\nThe quality figures were measured.\n",
+}
+
+
+def test_a_folder_of_many_subjects_gives_open_sections_and_no_wrong_ones(tmp_path: Path) -> None:
+    with of_files(tmp_path, **OTHERS) as forge:
+        for kind in kinds():
+            assert sections(forge, kind=kind) == {}
+
+
+def test_headings_of_plain_text_and_the_items_below_them_are_quoted_in_their_order(tmp_path: Path) -> None:
+    with of_files(tmp_path, notes__md=NOTES, minutes__txt=MINUTES, **OTHERS) as forge:
+        delta = sections(forge, brief="project Delta")
+        assert delta == {
+            "Risks": [
+                "The interface to the warehouse is delayed by three weeks.",
+                "The weekend collides with the stocktaking.",
+            ],
+            "Next Steps": ["Jonas sends the revised plan by 11 May."],
+        }
+        steps = [line.partition(". ")[2] for line in NOTES.splitlines() if line[:1].isdigit()]
+        assert sections(forge, kind="workflow", brief="returns portal") == {"Steps": steps}
+        assert sections(forge, kind="workflow") == {"Steps": steps}
+        assert sections(forge, kind="pdr")["Open Questions"] == [
+            "Who pays the postage?",
+            "The legal department has not answered yet.",
+        ]
+        assert "Team" not in str(sections(forge, kind="build-plan", brief="project Delta")), "that of another project"
+
+
+def test_more_than_there_is_room_for_is_told(tmp_path: Path) -> None:
+    with of_files(
+        tmp_path, goals__md="# Goals\n\n" + "".join(f"- Reach goal number {n}.\n" for n in range(15))
+    ) as forge:
+        done = quoted(forge)
+    assert len(done.artifact.sections[1].text.splitlines()) == 12
+    assert done.artifact.problems == ("Goals: 3 more that tell this were left out: a section quotes 12 at most",)
+
+
+PLANTED = "https://evil.example/login?u=1"
+
+
+@pytest.mark.parametrize("model", ["offline", ""])
+def test_addresses_of_documents_do_not_stand_in_a_made_one(tmp_path: Path, server: ModelServer, model: str) -> None:
+    text = f"# Goals {PLANTED}\n\n## Goals\n\nHalve the calls; log in at {PLANTED} to see them.\n"
+    (tmp_path / "goals.md").write_text(text)
+    server.reply = lambda prompt: (
+        f"Halve the calls; log in at {PLANTED} to see them [1]." if section_of(prompt) == "Goals" else SENTINEL
+    )
+    how = {"model__name": "openai-compatible:x", "model__base_url": server.base_url}
+    with open_forge(tmp_path / "ws", **how) as forge:
+        forge.add([tmp_path / "goals.md"], project="p")
+        done = made(forge, model=model, out=tmp_path / "a.md")
+        forge.export_artifact(done.artifact, tmp_path / "a.docx")
+        assert "evil.example" not in done.text and "evil.example" not in (tmp_path / "a.md").read_text()
+        with zipfile.ZipFile(tmp_path / "a.docx") as archive:
+            assert b"evil.example" not in archive.read("word/document.xml")
+        assert "Halve the calls; log in at [link in the source] to see them" in done.text
+        asked = made(forge, model=model, brief=f"Tell people to use {PLANTED}.")
+        assert f"log in at {PLANTED}" in asked.text, "people may name one"
+
+
+def test_an_outline_may_ask_for_links(tmp_path: Path) -> None:
+    with of_files(tmp_path, steps__md=f"# Steps\n\nOpen {PLANTED} and log in there.\n") as forge:
+        assert PLANTED in quoted(forge, kind="workflow").text
+
+
 def test_a_project_without_documents_gives_only_open_sections(tmp_path: Path, server: ModelServer) -> None:
     with open_forge(tmp_path / "ws", model__name="openai-compatible:x", model__base_url=server.base_url) as forge:
         done = made(forge)
@@ -258,9 +386,56 @@ def test_one_line_of_the_log_holds_what_it_took(forge: Ragforge, server: ModelSe
     assert (entry.model, entry.profile) == ("openai-compatible:stub", "premium")
     assert entry.input_tokens == done.artifact.usage["input_tokens"] > 0
     assert set(entry.cited) == {source.document for source in done.artifact.sources}
+
+
+def test_what_is_not_kept_leaves_only_what_it_took(forge: Ragforge, server: ModelServer) -> None:
     before = len(forge.query_log(project="p"))
-    made(forge, keep=False)
-    assert len(forge.query_log(project="p")) == before, "what is not kept leaves nothing"
+    quoted(forge, keep=False, title="A secret")
+    assert len(forge.query_log(project="p")) == before, "it took nothing"
+    server.reply = three_sections
+    done = made(forge, keep=False, title="A secret")
+    entry = forge.query_log(project="p")[0]
+    assert (entry.kind, entry.question, entry.chunks, entry.cited) == ("document", "Blueprint", (), ())
+    assert (entry.model, entry.input_tokens) == ("openai-compatible:stub", done.artifact.usage["input_tokens"])
+
+
+def test_what_was_paid_for_a_document_that_is_stopped_is_logged(forge: Ragforge, server: ModelServer) -> None:
+    before = len(forge.query_log(project="p"))
+    server.reply = three_sections
+    for event in (told := forge.making("blueprint", project="p")):
+        if isinstance(event, SectionWritten):
+            break
+    assert len(server.calls) == 2
+    told.close()  # type: ignore[attr-defined]
+    (entry,) = forge.query_log(project="p")[: len(forge.query_log(project="p")) - before]
+    assert (entry.kind, entry.question, entry.model) == ("error", "Blueprint: p", "openai-compatible:stub")
+    assert entry.error == "not finished" and entry.input_tokens > 0 and entry.output_tokens > 0
+    assert forge.artifacts(project="p") == []
+
+
+def test_a_call_that_nobody_waited_for_is_paid_all_the_same(forge: Ragforge, server: ModelServer) -> None:
+    before = len(forge.query_log(project="p"))
+    server.always = STALL
+    cancel = Cancel()
+    threading.Timer(0.3, cancel.set).start()
+    with pytest.raises(Cancelled):
+        list(forge.making("blueprint", project="p", cancel=cancel))
+    entries = forge.query_log(project="p")
+    assert len(entries) == before + 1 and len(server.calls) == 1
+    assert entries[0].input_tokens > 100 and entries[0].output_tokens == 0
+
+
+def test_a_call_that_broke_off_is_paid_all_the_same(forge: Ragforge, server: ModelServer) -> None:
+    server.reply = three_sections
+    whole = made(forge).artifact.usage["input_tokens"]
+    server.script(NORMAL, BREAKS_OFF)
+    server.calls.clear()
+    done = made(forge)
+    assert "Goals: quoted, as the model failed" in done.artifact.problems[0]
+    used = done.artifact.usage
+    assert used["calls"] == len(server.calls) == len(BLUEPRINT.parts)
+    assert used["input_tokens"] >= whole, "a whole document's"
+    assert forge.query_log(project="p")[0].input_tokens == used["input_tokens"]
 
 
 def test_what_a_model_invents_does_not_stay(forge: Ragforge, server: ModelServer) -> None:
@@ -292,8 +467,9 @@ def test_a_model_that_cites_nothing_is_replaced_by_quotations(forge: Ragforge, s
     )
 
 
-def test_a_model_that_finds_nothing_leaves_the_section_open(forge: Ragforge, server: ModelServer) -> None:
-    server.reply = f"{SENTINEL}\n"
+@pytest.mark.parametrize("dressed", ["{}\n", "**{}**", "> {}: only prices."])
+def test_a_model_that_finds_nothing_leaves_the_section_open(forge: Ragforge, server: ModelServer, dressed: str) -> None:
+    server.reply = dressed.format(SENTINEL)
     done = made(forge)
     assert len(is_open(done.artifact)) == len(BLUEPRINT.parts)
     assert "do not tell this" in done.artifact.sections[1].text
@@ -316,6 +492,19 @@ def test_a_model_that_may_recover_is_asked_again(forge: Ragforge, server: ModelS
     done = made(forge)
     assert done.artifact.model and "Overview: quoted, as the model failed" in done.artifact.problems[0]
     assert "The interface of the carrier is unstable [3]." in done.text
+
+
+def test_a_section_that_is_too_long_for_the_model_is_quoted_and_the_others_go_on(
+    forge: Ragforge, server: ModelServer
+) -> None:
+    server.reply = three_sections
+    server.script(NORMAL, TOO_LONG)
+    done = made(forge)
+    assert "Halve the number of calls about returns. [1]" in done.text, "quoted"
+    assert "The interface of the carrier is unstable [3]." in done.text, "written"
+    (problem,) = done.artifact.problems
+    assert problem.startswith("Goals: quoted, as the model failed:")
+    assert len(server.calls) == len(BLUEPRINT.parts) and forge.artifacts(project="p") == [done.artifact]
 
 
 def test_a_section_has_its_time(tmp_path: Path, server: ModelServer) -> None:
@@ -352,6 +541,38 @@ def test_what_does_not_fit_into_the_window_is_told_or_refused_before_it_costs(
 
 
 # -- stored and written out
+
+
+def test_of_a_removed_file_no_word_that_a_model_wrote_stays(tmp_path: Path, server: ModelServer) -> None:
+    def told(prompt: str) -> str:
+        if section_of(prompt) != "Goals":
+            return SENTINEL
+        return f"The carrier has a platypus.\n\nHalve the number of calls about returns {citing(prompt, 'goals.md')}."
+
+    server.reply = told
+    with filled(tmp_path, model__name="openai-compatible:x", model__base_url=server.base_url) as forge:
+        done = made(forge)
+        assert "Goals: left out, as it cites nothing: The carrier has a platypus." in done.artifact.problems
+        assert all(proof.erased for proof in forge.removing(["risks.md"], project="p"))
+        left = forge.artifact("last", project="p")
+        assert "platypus" not in repr(left) and "Halve" in repr(left), "it was read for this section, and not cited"
+    assert places_of(b"platypus", tmp_path) == []
+
+
+def test_a_file_that_is_removed_while_it_is_written_is_in_no_result(tmp_path: Path, server: ModelServer) -> None:
+    server.reply = three_sections
+    with filled(tmp_path, model__name="openai-compatible:x", model__base_url=server.base_url) as forge:
+        for event in (told := forge.making("blueprint", project="p", out=tmp_path / "a.md")):
+            if isinstance(event, SectionWritten):
+                assert "Halve" in event.section.text
+                list(forge.removing(["goals.md"], project="p"))
+                break
+        done = list(told)[-1]
+        assert isinstance(done, Made) and done.artifact == forge.artifact("last", project="p")
+    for text in (done.text, (tmp_path / "a.md").read_text()):
+        assert "Halve" not in text and "it cited a document that is no longer in the project" in text
+        assert "The interface of the carrier is unstable" in text
+    assert "[1]: the document was removed, and what cited it with it" in done.artifact.problems
 
 
 def test_it_is_kept_found_and_removed(forge: Ragforge) -> None:

@@ -44,6 +44,13 @@ def test_a_text_without_sentences_gives_its_beginning() -> None:
     assert summarise(Parsed("# Only a heading, with a_name")) == "Only a heading, with a_name"
 
 
+def test_sentences_end_where_they_do_in_answers() -> None:
+    assert summarise(Parsed("Prepared for the board by the lead author Dr. Karin Öberg.")).endswith("Dr. Karin Öberg.")
+    assert "vom 9. Februar 2026." in summarise(
+        Parsed("Wir bestätigen den Eingang Ihrer Kündigung vom 9. Februar 2026.")
+    )
+
+
 @settings(max_examples=80, deadline=None)
 @given(st.text(min_size=1, max_size=3000).filter(str.strip), st.sampled_from(TextKind))
 def test_it_is_one_bounded_paragraph(text: str, kind: TextKind) -> None:

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ragforge.domain.answers import (
     Account,
@@ -30,13 +28,11 @@ from ragforge.domain.generation import Usage
 from ragforge.domain.prompts import InjectedFile, Injection, Shape, Source
 from ragforge.domain.retrieval import Stage, Verdict
 from ragforge.interfaces.cli.answer_fields import event_fields
-from ragforge.interfaces.cli.answers import headings_above, price, show, source_lines, spent, title
+from ragforge.interfaces.cli.answers import price, show, source_lines, spent, title
 from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.cli.output import json_text
 
-TEXT = (
-    "# Returns\n\nIntro.\n\n## Chairs\n\nSixty days.\n\n## Lamps #\n\n### Old\n\nThirty days.\n\n# Company\n\n1987.\n"
-)
+TEXT = "# Returns\n\n## Chairs\n\nSixty days.\n"
 
 
 def source(number: int = 1, text: str = TEXT) -> Source:
@@ -56,31 +52,6 @@ def answer(*citations: Citation) -> Answer:
 # -- where a source stands
 
 
-@pytest.mark.parametrize(
-    ("quote", "known", "above"),
-    [
-        ("Intro.", (), ("Returns",)),
-        ("Sixty days.", (), ("Returns", "Chairs")),
-        ("Thirty days.", (), ("Returns", "Lamps", "Old")),
-        ("1987.", (), ("Company",)),
-        ("Sixty days.", ("Returns",), ("Chairs",)),
-        ("not there", (), ()),
-    ],
-)
-def test_a_quote_stands_under_its_headings(quote: str, known: tuple[str, ...], above: tuple[str, ...]) -> None:
-    assert headings_above(TEXT, TEXT.find(quote), known) == above
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 6), st.text("ab", min_size=1, max_size=3))), st.integers(0, 60))
-def test_a_heading_holds_until_another_of_its_level(headings: list[tuple[int, str]], place: int) -> None:
-    text = "".join(f"{'#' * level} {words}\ntext\n" for level, words in headings)
-    before = headings[:place]
-    at = len("".join(f"{'#' * level} {words}\ntext\n" for level, words in before))
-    holding = [words for n, (level, words) in enumerate(before) if all(level < later for later, _ in before[n + 1 :])]
-    assert headings_above(text, at, ()) == tuple(holding)
-
-
 def test_a_place_is_written_with_headings_page_or_time() -> None:
     assert title("a.pdf", Locator(("Money", "Travel"), page=3, page_end=4)) == "a.pdf > Money > Travel, p. 3–4"
     assert title("a.vtt", Locator(start=65.0)) == "a.vtt, t=1:05"
@@ -89,10 +60,13 @@ def test_a_place_is_written_with_headings_page_or_time() -> None:
 
 def test_every_cited_place_is_listed_once_by_its_marker() -> None:
     names = {"d1": "docs/rules.md"}
-    cited = answer(citation(2, "1987."), citation(1), citation(1), citation(1, "Thirty days."))
+    chairs, lamps, company = (Locator(path) for path in (("Returns", "Chairs"), ("Returns", "Lamps"), ("Company",)))
+    cited = answer(
+        citation(2, locator=company), citation(locator=chairs), citation(locator=chairs), citation(locator=lamps)
+    )
     assert source_lines(cited, names, "place") == [
         "[1] docs/rules.md > Returns > Chairs",
-        "[1] docs/rules.md > Returns > Lamps > Old",
+        "[1] docs/rules.md > Returns > Lamps",
         "[2] docs/rules.md > Company",
     ]
     assert source_lines(cited, names, "page") == ["[1] [source: docs/rules.md]", "[2] [source: docs/rules.md]"]

@@ -12,16 +12,15 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.documents import Locator
 from ragforge.domain.generation import Role
 from ragforge.domain.retrieval import Stage, StoredPassage
-from ragforge.errors import ProviderError, RagforgeError, RateLimited, UserError
-from ragforge.retrieve.gate import Gated, GateVerdicts, ModelJudge, PassageVerdict, by_reranker, by_score, gate
+from ragforge.errors import ProviderError, UserError
+from ragforge.retrieve.gate import Gated, GateVerdicts, ModelJudge, PassageVerdict, by_score, gate, shares
 from tests.candidates import MANY, stored
 from tests.unit.assemble.scripted import Scripted
 
 QUESTION = "How long can I return a chair?"
-shares = st.floats(0, 1)
+strengths = st.floats(0, 1)
 
 
 def passages(number: int, words: int = 3) -> list[StoredPassage]:
@@ -51,7 +50,7 @@ def by_model(
 
 
 @MANY
-@given(st.lists(shares, min_size=1, max_size=12), shares, shares)
+@given(st.lists(strengths, min_size=1, max_size=12), strengths, strengths)
 def test_stricter_never_keeps_more(scores: list[float], one: float, other: float) -> None:
     low, high = sorted((one, other))
     loose, strict = by_numbers(scores, low), by_numbers(scores, high)
@@ -63,7 +62,7 @@ def test_stricter_never_keeps_more(scores: list[float], one: float, other: float
 
 
 @MANY
-@given(st.lists(shares, max_size=12), shares)
+@given(st.lists(strengths, max_size=12), strengths)
 def test_each_passage_has_one_verdict_and_the_order_stays(scores: list[float], strictness: float) -> None:
     gated = by_numbers(scores, strictness)
     assert [each.key for each in gated.verdicts] == list(range(len(scores)))
@@ -108,44 +107,12 @@ def test_strictness_is_a_share(strictness: float) -> None:
 # -- a reranker
 
 
-class Fixed:
-    """Gives each text the score that was laid down for it, or raises."""
-
-    name = "fixed"
-
-    def __init__(self, *scores: float, problem: RagforgeError | None = None) -> None:
-        self.scores = list(scores)
-        self.problem = problem
-        self.texts: list[str] = []
-
-    def score(self, question: str, texts: Sequence[str], cancel: Cancel) -> list[float]:
-        self.texts = list(texts)
-        if self.problem:
-            raise self.problem
-        return self.scores
-
-
 @pytest.mark.parametrize("scores", [(0.97, 0.5, 0.02), (8.0, 0.0, -7.0), (800.0, 0.0, -900.0)])
 def test_a_reranker_may_send_shares_or_logits(scores: tuple[float, ...]) -> None:
-    assert keys(gate(QUESTION, passages(3), 1.0, by_reranker(Fixed(*scores), Cancel()))) == [0]
-    assert keys(gate(QUESTION, passages(3), 0.5, by_reranker(Fixed(*scores), Cancel()))) == [0, 1]
-
-
-def test_a_passage_is_read_with_its_headings() -> None:
-    reranker = Fixed(1.0)
-    gate(QUESTION, [stored(1, "30 days", locator=Locator(("Refunds",)))], 0.5, by_reranker(reranker, Cancel()))
-    assert reranker.texts == ["[Source: a.md > Refunds]\n30 days"]
-
-
-@pytest.mark.parametrize(
-    "reranker", [Fixed(problem=RateLimited("slow down", hint="wait")), Fixed(1.0), Fixed(1.0, math.nan, 0.0)]
-)
-def test_a_reranker_that_fails_keeps_all_and_it_is_said(reranker: Fixed) -> None:
-    gated = gate(QUESTION, passages(3), 1.0, by_reranker(reranker, Cancel()))
-    assert keys(gated) == [0, 1, 2] and not gated.emptied
-    assert gated.degraded is not None and gated.degraded.part == "gate"
-    assert gated.degraded.message.startswith("all passages stay: ")
-    assert "could not judge" in gated.note
+    judge = by_score(lambda passage: shares(scores)[passage.key], "reader")
+    assert keys(gate(QUESTION, passages(3), 1.0, judge)) == [0]
+    kept = gate(QUESTION, passages(3), 0.5, judge)
+    assert keys(kept) == [0, 1] and "reader 0.50" in kept.verdicts[1].reason
 
 
 # -- a language model
@@ -249,11 +216,11 @@ def test_a_cancel_is_no_failure() -> None:
 @MANY
 @given(
     st.lists(
-        st.builds(verdict, st.integers(-1, 7), st.sampled_from(["supports", "contradicts", "no bearing"]), shares),
+        st.builds(verdict, st.integers(-1, 7), st.sampled_from(["supports", "contradicts", "no bearing"]), strengths),
         max_size=10,
     ),
-    shares,
-    shares,
+    strengths,
+    strengths,
 )
 def test_stricter_never_keeps_more_with_a_model(said: list[PassageVerdict], one: float, other: float) -> None:
     low, high = sorted((one, other))

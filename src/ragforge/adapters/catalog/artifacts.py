@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -23,22 +24,24 @@ class SqlArtifacts:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def put(self, scope: Scope, project: str, artifact: Artifact) -> None:
-        """Store it, in place of the one with its id.
+    def put(self, scope: Scope, project: str, artifact: Artifact) -> Artifact:
+        """Store it, in place of the one with its id. Returns what is kept.
 
         What stands on documents that were removed while it was made is left out.
         """
         session, row = self._session, self._session.project(scope, project)
         session.lock(row.ord)
-        cited = {source.document for source in artifact.sources}
-        known = session.still_there(row.ord, cited)
+        used = {source.document for source in artifact.sources}
+        used.update(document for section in artifact.sections for document in section.read)
+        known = session.still_there(row.ord, used)
         old = sa.select(t.artifacts.c.ord).where(t.artifacts.c.project == row.ord, t.artifacts.c.id == artifact.id)
         if session.execute(old).first():
             self.remove(scope, project, artifact.id)
         (key,) = session.keys(t.artifacts, 1)
-        kept = _without(artifact, cited - known)
+        kept = _without(artifact, used - known)
         session.insert(t.artifacts, [{"ord": key, "project": row.ord, **_row(kept)}])
         session.insert(t.artifact_documents, [{"artifact": key, "document": document} for document in sorted(known)])
+        return kept
 
     def get(self, scope: Scope, project: str, id: str) -> Artifact:
         return _artifact(self._visible(scope, project, id))
@@ -81,7 +84,7 @@ def forget_in_artifacts(session: Session, project: int, documents: Sequence[str]
         made_from = sa.select(t.artifact_documents.c.artifact).where(t.artifact_documents.c.document.in_(some))
         found = sa.select(t.artifacts).where(t.artifacts.c.project == project, t.artifacts.c.ord.in_(made_from))
         for row in session.execute(found).all():
-            kept = _row(_without(_artifact(row), some))
+            kept = _row(_without(_artifact(row), frozenset(some)))
             session.execute(sa.update(t.artifacts).where(t.artifacts.c.ord == row.ord).values(kept))
             session.execute(
                 sa.delete(t.artifact_documents).where(
@@ -92,22 +95,35 @@ def forget_in_artifacts(session: Session, project: int, documents: Sequence[str]
     return forgotten
 
 
-def _without(artifact: Artifact, documents: Collection[str]) -> Artifact:
-    """The artifact with notes in the place of what it says from these documents."""
+def _without(artifact: Artifact, documents: AbstractSet[str]) -> Artifact:
+    """The artifact with notes in the place of what it says from these documents.
+
+    Problems quote what a model wrote: those of every section that these documents were read for go, too.
+    """
     gone = {source.number for source in artifact.sources if source.document in documents}
-    if not gone:
+    touched = [each for each in artifact.sections if gone & set(each.sources) or not documents.isdisjoint(each.read)]
+    if not touched:
         return artifact
-    numbers = ", ".join(f"[{number}]" for number in sorted(gone))
+    about = tuple(f"{section.heading}: " for section in touched)
     return replace(
         artifact,
-        sections=tuple(_open(each) if gone & set(each.sources) else each for each in artifact.sections),
+        sections=tuple(_section_without(each, gone, documents) for each in artifact.sections),
         sources=tuple(_emptied(source) if source.number in gone else source for source in artifact.sources),
-        problems=(*artifact.problems, f"{numbers}: the document was removed, and what cited it with it"),
+        problems=(*(each for each in artifact.problems if not each.startswith(about)), *_removed(gone)),
     )
 
 
-def _open(section: ArtifactSection) -> ArtifactSection:
-    return replace(section, text="", open=True, reason=FORGOTTEN_SECTION, sources=())
+def _removed(gone: Collection[int]) -> list[str]:
+    numbers = ", ".join(f"[{number}]" for number in sorted(gone))
+    return [f"{numbers}: the document was removed, and what cited it with it"] if gone else []
+
+
+def _section_without(section: ArtifactSection, gone: Collection[int], documents: Collection[str]) -> ArtifactSection:
+    """A section is open again if it cites what is gone, or may repeat it without a proof."""
+    read = tuple(document for document in section.read if document not in documents)
+    if not section.open and (not set(section.sources).isdisjoint(gone) or (section.doubtful and read != section.read)):
+        return replace(section, text="", open=True, reason=FORGOTTEN_SECTION, sources=(), read=(), doubtful=False)
+    return replace(section, read=read)
 
 
 def _emptied(source: Source) -> Source:
@@ -151,7 +167,7 @@ def _artifact(row: Row[Any]) -> Artifact:
 
 
 def _section(stored: dict[str, Any]) -> ArtifactSection:
-    return ArtifactSection(**stored | {"sources": tuple(stored["sources"])})
+    return ArtifactSection(**stored | {each: tuple(stored.get(each, ())) for each in ("sources", "read")})
 
 
 def _source(stored: dict[str, Any]) -> Source:

@@ -1,7 +1,8 @@
 """Conversations: turns, the rollups that stand for old ones, and the vectors of both.
 
 A conversation belongs to the principal who began it; to all others it is not there. What is made from a turn goes
-with it: its vector, the rollup that tells of it, and later questions that were rewritten with its words.
+with it: its vector, the rollup that tells of it, and later questions that were rewritten with its words. An answer goes
+with the documents it may hold words of, and takes later answers along that may repeat it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.evaluations import as_typed
 from ragforge.adapters.catalog.unit import Session, batches, milliseconds, moment, storable
 from ragforge.domain.access import Scope
 from ragforge.domain.conversation import FORGOTTEN_ANSWER, Conversation, Rollup, Turn
@@ -37,7 +39,7 @@ class SqlConversations:
             "principal": scope.principal,
             "title": storable(title),
             "last": 0,
-            "cut_at": 0,
+            "cuts": 0,
             "created_at": now,
             "updated_at": now,
         }
@@ -62,15 +64,19 @@ class SqlConversations:
 
     # -- turns
 
-    def add(self, scope: Scope, project: str, turn: Turn, fingerprint: str, vector: bytes | None) -> Turn:
-        """Store a turn under the next number, which is never given twice.
+    def add(
+        self, scope: Scope, project: str, turn: Turn, fingerprint: str, vector: bytes | None, cuts: int | None = None
+    ) -> Turn:
+        """Store a turn under the next number, which is never given twice. It is returned as it is stored.
 
-        If a document it cites was removed while the answer was written, only the question is stored.
+        If a document that it may hold words of was removed while the answer was written, only the question is stored;
+        likewise if it may repeat earlier turns and something was removed from the conversation since it had `cuts`.
         """
         session, row = self._session, self._session.project(scope, project)
         key = self._locked(scope, project, turn.conversation)
-        known = session.still_there(row.ord, turn.documents)
-        forgotten = known != set(turn.documents)
+        is_cut = cuts is not None and cuts != self._cuts(key)
+        gone = set(turn.documents) - session.still_there(row.ord, turn.documents)
+        forgotten = bool(gone) or (is_cut and turn.repeats)
         next_number = (
             sa.update(t.conversations)
             .where(t.conversations.c.ord == key)
@@ -80,14 +86,12 @@ class SqlConversations:
         number = session.execute(next_number).scalar_one()
         (turn_key,) = session.keys(t.turns, 1)
         facts = {"ord": turn_key, "conversation": key, "number": number, **_turn_row(turn)}
-        session.insert(t.turns, [facts | _FORGOTTEN if forgotten else facts])
-        cited = [document for document in dict.fromkeys(turn.documents) if document in known]
-        session.insert(
-            t.turn_documents,
-            [{"turn": turn_key, "position": place, "document": document} for place, document in enumerate(cited)],
-        )
-        if vector is not None and not forgotten:
-            self._put_vector(key, turn.id, fingerprint, vector)
+        lost = _FORGOTTEN if forgotten else {"standalone": ""} if is_cut else {}
+        session.insert(t.turns, [facts | lost])
+        if not forgotten:
+            _rests_on(session, turn_key, turn.documents)
+            if vector is not None:
+                self._put_vector(key, turn.id, fingerprint, vector)
         (added,) = self._turns(key, t.turns.c.ord == turn_key)
         return added
 
@@ -123,30 +127,39 @@ class SqlConversations:
     def remove_turn(self, scope: Scope, project: str, turn: str) -> None:
         """Remove it with its vector; a rollup that tells of it goes too, and its other turns stand for themselves."""
         found = self._turn(scope, project, turn)
+        _bequeath(self._session, found)
         _drop_vectors(self._session, [found.id])
         _drop_rollups(self._session, [found.rollup])
         _cut(self._session, found.conversation, found.number)
         self._session.execute(sa.delete(t.turns).where(t.turns.c.ord == found.ord))
 
     def forget_document(self, scope: Scope, project: str, document: str) -> int:
-        """Of turns that cite the document, whoever asked, keep the question only. Returns how many there were."""
+        """Of turns that may hold its words, whoever asked, keep the question only. Returns how many there were."""
         session, row = self._session, self._session.project(scope, project)
         session.lock(row.ord)
         return 0 if session.is_above(scope, row.ord, document) else forget_in_turns(session, row.ord, [document])
 
     # -- rollups
 
-    def roll(self, scope: Scope, project: str, rollup: Rollup, fingerprint: str, vector: bytes | None) -> None:
+    def roll(
+        self,
+        scope: Scope,
+        project: str,
+        rollup: Rollup,
+        fingerprint: str,
+        vector: bytes | None,
+        cuts: int | None = None,
+    ) -> None:
         """Let the rollup stand for the turns of its span.
 
         Refused if there are none, if another one stands for some, and if something was removed from the conversation
-        since `made_at`, the time at which its turns were read: the summary might still tell of it.
+        since it had `cuts`, when its turns were read: the summary might still tell of it.
         """
         session, key = self._session, self._locked(scope, project, rollup.conversation)
-        cut_at = session.execute(sa.select(t.conversations.c.cut_at).where(t.conversations.c.ord == key)).scalar_one()
+        is_cut = cuts is not None and cuts != self._cuts(key)
         span = (t.turns.c.conversation == key, t.turns.c.number.between(rollup.first, rollup.last))
         rolled = list(session.execute(sa.select(t.turns.c.rollup).where(*span)).scalars())
-        if not rolled or any(other is not None for other in rolled) or milliseconds(rollup.made_at) < cut_at:
+        if not rolled or any(other is not None for other in rolled) or is_cut:
             raise Outdated("these turns were removed or rolled up meanwhile", hint="read the conversation again")
         (rollup_key,) = session.keys(t.rollups, 1)
         session.insert(t.rollups, [{"ord": rollup_key, "conversation": key, **_rollup_row(rollup)}])
@@ -237,6 +250,10 @@ class SqlConversations:
         self._session.lock(self._session.project(scope, project).ord)
         return int(self._visible(scope, project, conversation).ord)
 
+    def _cuts(self, conversation: int) -> int:
+        counted = sa.select(t.conversations.c.cuts).where(t.conversations.c.ord == conversation)
+        return int(self._session.execute(counted).scalar_one())
+
     def _item(self, scope: Scope, project: str, table: sa.Table, id: str) -> tuple[int, int]:
         """The keys of a turn or rollup and of its conversation, for a change."""
         self._session.lock(self._session.project(scope, project).ord)
@@ -259,45 +276,45 @@ class SqlConversations:
             .where(t.turns.c.conversation == conversation, *where)
             .order_by(t.turns.c.number)
         )
-        cited = (
+        held = (
             sa.select(t.turn_documents.c.turn, t.turn_documents.c.document)
             .join(t.turns, t.turns.c.ord == t.turn_documents.c.turn)
             .where(t.turns.c.conversation == conversation, *where)
             .order_by(t.turn_documents.c.turn, t.turn_documents.c.position)
         )
         documents: dict[int, list[str]] = defaultdict(list)
-        for row in self._session.execute(cited):
+        for row in self._session.execute(held):
             documents[row.turn].append(row.document)
         return [_turn(row, documents[row.ord]) for row in self._session.execute(found)]
 
 
 def forget_in_turns(session: Session, project: int, documents: Sequence[str]) -> int:
-    """Of the project's turns that cite one of the documents, keep the question only. Returns how many there were."""
-    cited = (
-        sa.select(t.turns.c.ord, t.turns.c.id, t.turns.c.conversation, t.turns.c.number, t.turns.c.rollup)
-        .join(t.conversations, t.conversations.c.ord == t.turns.c.conversation)
-        .where(t.conversations.c.project == project)
-    )
+    """Of the project's turns that may hold words of the documents, and of later ones that may repeat those, keep the
+    question only. Returns how many there were."""
     forgotten = 0
     for some in batches(documents):
-        citing = sa.select(t.turn_documents.c.turn).where(t.turn_documents.c.document.in_(some))
-        found = session.execute(cited.where(t.turns.c.ord.in_(citing))).all()
-        for batch in batches(found):
-            keys = [row.ord for row in batch]
-            session.execute(sa.update(t.turns).where(t.turns.c.ord.in_(keys)).values(_FORGOTTEN))
-            session.execute(
-                sa.delete(t.turn_documents).where(
-                    t.turn_documents.c.turn.in_(keys), t.turn_documents.c.document.in_(some)
+        holding = sa.select(t.turn_documents.c.turn).where(t.turn_documents.c.document.in_(some))
+        in_project = sa.select(t.conversations.c.ord).where(t.conversations.c.project == project)
+        first = (
+            sa.select(t.turns.c.conversation, sa.func.min(t.turns.c.number).label("number"))
+            .where(t.turns.c.ord.in_(holding), t.turns.c.conversation.in_(in_project))
+            .group_by(t.turns.c.conversation)
+        )
+        for cut in session.execute(first).all():
+            told_on = sa.and_(t.turns.c.number > cut.number, t.turns.c.repeats, t.turns.c.answer != FORGOTTEN_ANSWER)
+            found = session.execute(
+                sa.select(t.turns.c.ord, t.turns.c.id, t.turns.c.rollup).where(
+                    t.turns.c.conversation == cut.conversation, sa.or_(t.turns.c.ord.in_(holding), told_on)
                 )
-            )
-            _drop_vectors(session, [row.id for row in batch])
-            _drop_rollups(session, [row.rollup for row in batch])
-        firsts: dict[int, int] = {}
-        for row in found:
-            firsts[row.conversation] = min(row.number, firsts.get(row.conversation, row.number))
-        for conversation, number in firsts.items():
-            _cut(session, conversation, number)
-        forgotten += len(found)
+            ).all()
+            for batch in batches(found):
+                keys = [row.ord for row in batch]
+                session.execute(sa.update(t.turns).where(t.turns.c.ord.in_(keys)).values(_FORGOTTEN))
+                session.execute(sa.delete(t.turn_documents).where(t.turn_documents.c.turn.in_(keys)))
+                _drop_vectors(session, [row.id for row in batch])
+                _drop_rollups(session, [row.rollup for row in batch])
+            _cut(session, cut.conversation, cut.number)
+            forgotten += len(found)
     return forgotten
 
 
@@ -312,14 +329,44 @@ def _cut(session: Session, conversation: int, number: int) -> None:
     """A turn went, or its answer: what was made from it meanwhile comes too late."""
     _forget_rewrites(session, conversation, number)
     cut = sa.update(t.conversations).where(t.conversations.c.ord == conversation)
-    session.execute(cut.values(cut_at=session.now()))
+    session.execute(cut.values(cuts=t.conversations.c.cuts + 1))
+
+
+def _rests_on(session: Session, turn: int, documents: Iterable[str], first: int = 0) -> None:
+    """Documents that a turn may hold words of, from this position on."""
+    rows = [
+        {"turn": turn, "position": place, "document": document}
+        for place, document in enumerate(dict.fromkeys(documents), first)
+    ]
+    session.insert(t.turn_documents, rows)
+
+
+def _bequeath(session: Session, turn: Row[Any]) -> None:
+    """The next turn that may repeat this one goes with its documents from now on, and takes those after it along."""
+    heir = (
+        sa.select(t.turns.c.ord)
+        .where(t.turns.c.conversation == turn.conversation, t.turns.c.number > turn.number)
+        .where(t.turns.c.repeats, t.turns.c.answer != FORGOTTEN_ANSWER)
+        .order_by(t.turns.c.number)
+        .limit(1)
+    )
+    key = session.execute(heir).scalar_one_or_none()
+    if key is None:
+        return
+    held = sa.select(t.turn_documents.c.document).order_by(t.turn_documents.c.position)
+    own, left = (
+        list(session.execute(held.where(t.turn_documents.c.turn == each)).scalars()) for each in (key, turn.ord)
+    )
+    _rests_on(session, key, (document for document in left if document not in own), len(own))
 
 
 def _forget_rewrites(session: Session, conversation: int, number: int) -> None:
     """Later questions were rewritten with words of what was said before; only what was typed stays."""
     later = (t.turns.c.conversation == conversation, t.turns.c.number > number)
     session.execute(sa.update(t.turns).where(*later).values(standalone=""))
-    session.execute(sa.update(t.query_log).where(t.query_log.c.conversation == conversation).values(standalone=""))
+    logged = t.query_log.c.conversation == conversation
+    as_typed(session, logged)
+    session.execute(sa.update(t.query_log).where(logged).values(standalone=""))
 
 
 def _drop_rollups(session: Session, keys: Iterable[int | None]) -> None:
@@ -340,7 +387,7 @@ def _list_text(items: Sequence[str]) -> str:
 
 
 def _conversation(row: Row[Any], project: str) -> Conversation:
-    return Conversation(row.id, project, row.title, row.turns, moment(row.created_at), moment(row.updated_at))
+    return Conversation(row.id, project, row.title, row.turns, moment(row.created_at), moment(row.updated_at), row.cuts)
 
 
 def _turn_row(turn: Turn) -> dict[str, Any]:
@@ -358,6 +405,7 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
         "source": turn.source,
         "probe": storable(turn.probe),
         "mode": turn.mode,
+        "repeats": turn.repeats,
     }
 
 
@@ -376,6 +424,7 @@ def _turn(row: Row[Any], documents: Sequence[str]) -> Turn:
         importance=row.importance,
         tokens=row.tokens,
         documents=tuple(documents),
+        repeats=row.repeats,
         source=row.source,
         probe=row.probe,
         mode=row.mode,

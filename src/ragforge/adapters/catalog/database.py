@@ -22,7 +22,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from ragforge.adapters.locks import FileLock
 from ragforge.errors import Busy, CorruptStore, DiskFull, MissingExtra, StoreError, UserError, cannot_write
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest migration; a test compares it with the scripts."""
 
 _UPGRADE_LOCK = 0x7261676675706772

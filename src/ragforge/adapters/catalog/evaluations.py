@@ -208,6 +208,30 @@ def forget_in_evaluations(session: Session, project: int, documents: Sequence[st
     return forgotten
 
 
+def as_typed(session: Session, logged: sa.ColumnElement[bool]) -> None:
+    """Questions of these log entries, where they are in a set, in the words that were typed: of those by which they
+    were searched, some are of a conversation."""
+    log, asked, results = t.query_log.c, t.questions.c, t.evaluation_results.c
+    rewritten = sa.select(log.project, log.id, log.question).where(logged, log.standalone != "", log.feedback != "")
+    for row in session.execute(rewritten).all():
+        sets = sa.select(t.question_sets.c.ord).where(t.question_sets.c.project == row.project)
+        held = (asked.id == row.id, asked.question_set.in_(sets))
+        changed = list(session.execute(sa.select(asked.question_set).where(*held)).scalars())
+        session.execute(sa.update(t.questions).where(*held).values(text=row.question))
+        for key in changed:
+            told = sa.select(t.questions).where(asked.question_set == key).order_by(asked.position)
+            digest = set_digest([_question(each) for each in session.execute(told)])
+            session.execute(sa.update(t.question_sets).where(t.question_sets.c.ord == key).values(digest=digest))
+        runs = sa.select(t.evaluation_runs.c.ord).where(t.evaluation_runs.c.project == row.project)
+        answers = sa.select(results.run, results.position, results.answer).where(
+            results.question == row.id, results.run.in_(runs)
+        )
+        for each in session.execute(answers).all():
+            answer = None if each.answer is None else _answer_text(_forgotten(_answer(each.answer, ())))
+            at = (results.run == each.run, results.position == each.position)
+            session.execute(sa.update(t.evaluation_results).where(*at).values(text=row.question, answer=answer))
+
+
 def _without(result: QuestionResult, gone: Collection[str]) -> QuestionResult:
     """The result; without its answer's text if that has words of one of these documents."""
     answer = result.answer

@@ -14,8 +14,10 @@ import sqlalchemy as sa
 from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.evaluations import as_typed
 from ragforge.adapters.catalog.unit import Session, milliseconds, moment, storable
 from ragforge.domain.access import Scope
+from ragforge.domain.generation import Usage
 from ragforge.domain.records import LogEntry, Spent
 from ragforge.errors import NotFound, UserError
 
@@ -77,6 +79,17 @@ class SqlQueryLog:
             .values(feedback=feedback, note=storable(note))
         )
 
+    def charge(self, scope: Scope, project: str, id: str, usage: Usage) -> None:
+        """Add what calls took that were made for a question after it was written down."""
+        row, entry = self._session.project(scope, project), self.get(scope, project, id)
+        asked = int(entry.input_tokens + entry.output_tokens > 0)
+        total = Usage(entry.input_tokens, entry.output_tokens, asked, entry.cost) + usage
+        self._session.execute(
+            sa.update(t.query_log)
+            .where(t.query_log.c.project == row.ord, t.query_log.c.id == id)
+            .values(input_tokens=total.input_tokens, output_tokens=total.output_tokens, cost=_units(total.cost))
+        )
+
     def spent(self, scope: Scope, project: str, by: str, since: datetime | None = None) -> list[Spent]:
         """Sums by `model`, `profile`, `agent` or `day` (in UTC), in the order of their names."""
         row = self._session.project(scope, project)
@@ -110,14 +123,17 @@ class SqlQueryLog:
         ]
         return sorted(found, key=lambda spent: spent.name)
 
-    def prune(self, scope: Scope, project: str, before: datetime) -> int:
-        """Remove entries older than this, of those the scope sees. Returns how many."""
+    def prune(self, scope: Scope, project: str, before: datetime, *, marked: bool = True) -> int:
+        """Remove entries older than this, of those the scope sees; with or without the `marked`. Returns how many."""
         old = (
             self._seen(scope, project)
             .with_only_columns(t.query_log.c.ord)
-            .where(t.query_log.c.asked_at < milliseconds(before))
+            .where(t.query_log.c.asked_at < milliseconds(before), sa.true() if marked else t.query_log.c.feedback == "")
         )
-        return self._session.execute(sa.delete(t.query_log).where(t.query_log.c.ord.in_(old))).rowcount
+        pruned = t.query_log.c.ord.in_(old)
+        if marked:  # after this nobody would know what a question was rewritten from
+            as_typed(self._session, pruned)
+        return self._session.execute(sa.delete(t.query_log).where(pruned)).rowcount
 
     def _seen(self, scope: Scope, project: str, since: datetime | None = None) -> sa.Select[Any]:
         row = self._session.project(scope, project)
@@ -142,6 +158,10 @@ def _dollars(units: int | None) -> Decimal | None:
     return None if units is None else Decimal(int(units)) / _UNITS_PER_DOLLAR
 
 
+def _units(dollars: Decimal | None) -> int | None:
+    return None if dollars is None else int((dollars * _UNITS_PER_DOLLAR).to_integral_value())
+
+
 def _row(entry: LogEntry) -> dict[str, Any]:
     return {
         "id": entry.id,
@@ -159,7 +179,7 @@ def _row(entry: LogEntry) -> dict[str, Any]:
         "generation_ms": entry.generation_ms,
         "input_tokens": entry.input_tokens,
         "output_tokens": entry.output_tokens,
-        "cost": None if entry.cost is None else int((entry.cost * _UNITS_PER_DOLLAR).to_integral_value()),
+        "cost": _units(entry.cost),
         "error": storable(entry.error),
         "feedback": entry.feedback,
         "note": storable(entry.note),

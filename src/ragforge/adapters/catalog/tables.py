@@ -6,7 +6,7 @@ projects ─ generations (splitter and model; one is live, one may be building)
 embeddings (by project, model and text hash)     changes (what the indexes follow)     jobs
 question_sets ─ questions (with the documents they want)
 evaluation_runs ─ evaluation_results (one per question), evaluation_documents (those that an answer has words of)
-conversations ─ turns (with the documents they cite), rollups, memory_vectors     query_log
+conversations ─ turns (with the documents they may hold words of), rollups, memory_vectors     query_log
 project_texts (in versions)     artifacts (with the documents they are made from)
 """
 
@@ -25,6 +25,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    true,
 )
 
 metadata = MetaData(
@@ -337,7 +338,7 @@ conversations = Table(
     Column("principal", Text, nullable=False),
     Column("title", Text, nullable=False),
     Column("last", Integer, nullable=False),  # the newest turn's number; not given again when that turn is removed
-    Column("cut_at", BigInteger, nullable=False),  # when something was last removed from it; 0 if nothing was
+    Column("cuts", BigInteger, nullable=False),  # how often something was removed from it
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Index("conversations_of_principal", "project", "principal"),
@@ -378,6 +379,7 @@ turns = Table(
     Column("probe", Text, nullable=False),
     Column("mode", Text, nullable=False),
     _points_to("rollups", "rollup"),
+    Column("repeats", Boolean, nullable=False, server_default=true()),  # earlier turns
     UniqueConstraint("conversation", "number"),
 )
 

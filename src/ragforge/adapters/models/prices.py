@@ -6,9 +6,8 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from ragforge.adapters.models.names import COMPATIBLE, OLLAMA, Name, is_local
-from ragforge.domain.generation import ModelCard
+from ragforge.domain.generation import MILLION
 
-MILLION = 1_000_000
 _SAMPLE = 1_000
 """Tokens whose price is asked for: few, so that no price for long prompts applies."""
 
@@ -38,10 +37,3 @@ def listed(name: Name, url: str) -> Listed:
         return Listed()
     scale = MILLION // _SAMPLE
     return Listed(into.total_price * scale, out.total_price * scale, into.model.context_window)
-
-
-def cost(card: ModelCard, input_tokens: int, output_tokens: int) -> Decimal | None:
-    """US dollars for these tokens, or None where no price is known."""
-    if card.input_price is None or card.output_price is None:
-        return None
-    return (card.input_price * input_tokens + card.output_price * output_tokens) / MILLION

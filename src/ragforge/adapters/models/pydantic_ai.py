@@ -22,7 +22,6 @@ from ragforge.adapters import background
 from ragforge.adapters.models import counting, ollama
 from ragforge.adapters.models.breaker import Breaker, Resting, Unfinished
 from ragforge.adapters.models.names import COMPATIBLE, OLLAMA, address, is_local, nearest, parse_name
-from ragforge.adapters.models.prices import cost
 from ragforge.adapters.models.shapes import Form, Misfit, form_of
 from ragforge.adapters.models.states import card_of
 from ragforge.adapters.models.troubles import Troubles, UnknownModel
@@ -128,6 +127,7 @@ class ServedModel:
         sent, settings, began = _sent(messages), self._settings(sampling, request), time.monotonic()
         for calls in range(1, _TRIES + 1):
             written: list[str] = []
+            room = _LONGEST_TOKEN * sampling.max_tokens
             try:
                 with self._breaker.watch(), self._in_time(cancel, written):
                     for piece in background.stream(self._pieces(sent, settings), cancel):
@@ -136,7 +136,8 @@ class ServedModel:
                             ended = piece
                         else:
                             written.append(piece)
-                            self._check_length(written, sampling)
+                            room -= len(piece)
+                            self._check_length(room, sampling)
                             yield piece
             except ProviderError as problem:
                 if written:
@@ -177,9 +178,9 @@ class ServedModel:
         if not any(written):
             raise self._troubles.nonsense("no text")
 
-    def _check_length(self, written: Sequence[str], sampling: Sampling) -> None:
+    def _check_length(self, room: int, sampling: Sampling) -> None:
         """A service that does not keep to the limit it was given could fill the memory."""
-        if len(written) > sampling.max_tokens and sum(map(len, written)) > _LONGEST_TOKEN * sampling.max_tokens:
+        if room < 0:
             raise ProviderError(
                 f"{self._name} does not keep to {sampling.max_tokens:,} tokens", hint="choose another model"
             )
@@ -301,7 +302,7 @@ class ServedModel:
         into = (told and told.input_tokens) or counting.count_messages(messages, provider)
         out = (told and told.output_tokens) or counting.count(text, provider)
         return Usage(
-            into, out, calls, cost(self.card, into, out), time.monotonic() - began, cut=ended.reason == "length"
+            into, out, calls, self.card.cost(into, out), time.monotonic() - began, cut=ended.reason == "length"
         )
 
     # -- the library's side

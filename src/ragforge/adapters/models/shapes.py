@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
 
 Shaped = TypeVar("Shaped")
 
-_FENCED = re.compile(r"\s*```(?:json)?\s*(.*?)\s*```\s*", re.DOTALL)
+_FENCE = "```"
 
 
 class Misfit(Exception):
@@ -46,8 +45,10 @@ class Form(Generic[Shaped]):
         """The filled form as JSON, wherever in the response it is."""
         called = [call.args_as_json_str() for call in response.tool_calls if call.tool_name == self.name]
         text = called[0] if called else (response.text or "")
-        fenced = _FENCED.fullmatch(text)
-        return fenced[1] if fenced else text
+        bare = text.strip()
+        if len(bare) < 2 * len(_FENCE) or not (bare.startswith(_FENCE) and bare.endswith(_FENCE)):
+            return text
+        return bare.removeprefix(_FENCE).removesuffix(_FENCE).removeprefix("json").strip()
 
     def read(self, said: str) -> Shaped:
         """The answer as a record. Raises `Misfit`."""

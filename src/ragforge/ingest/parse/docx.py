@@ -56,8 +56,8 @@ _LAYOUT = (
 )
 _BACK_LINKS = ("#footnote-ref-", "#endnote-ref-")
 _PAGE_NUMBER = re.compile(
-    r"(?:page|seite|página|pagina|side|sida|[ps](?=\.))?\W{0,5}\d+\W{0,5}"
-    r"(?:(?:of|von|sur|de|di|af|av)?\W{0,5}\d+\W{0,5})?",
+    r"(?:page|seite|página|pagina|side|sida|[ps](?=\.))?\W{0,5}\d{1,9}\W{0,5}"
+    r"(?:(?:of|von|sur|de|di|af|av)?\W{0,5}\d{1,9}\W{0,5})?",
     re.IGNORECASE,
 )
 

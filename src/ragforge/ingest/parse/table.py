@@ -20,7 +20,7 @@ _LONGEST_CELL_LINES = 200
 _MOST_COLUMNS = 1_000
 _MOST_TITLES = 5
 _BREAKS = re.compile(r"[\r\n\v\f\x85\u2028\u2029]+")
-_NUMBER = re.compile(r"[-+(]?[$€£¥]?\d[\d.,'\s]*(?:[eE][-+]?\d+)?\s*[%)]?|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
+_NUMBER = re.compile(r"[-+(]?[$€£¥]?\d[\d.,'\s]*+(?:[eE][-+]?\d+)?\s*[%)]?|\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}")
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\r?\n', re.IGNORECASE)
 

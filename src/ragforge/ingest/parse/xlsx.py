@@ -32,7 +32,7 @@ _ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _STRICT_ID = "{http://purl.oclc.org/ooxml/officeDocument/relationships}id"
 _DECIMALS = re.compile(r"\.(0+)")
 _CURRENCY = re.compile(r"\[\$([^\]-]*)(?:-[^\]]*)?\]|\"([^\"]*)\"|([€$£¥])|\\(.)")
-_SECTION_NOISE = re.compile(r"\[(?!\$)[^\]]*\]|_.|\*.")
+_SECTION_NOISE = re.compile(r"\[(?!\$)[^\]]{0,255}\]|_.|\*.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 
-from ragforge.ingest.split.outline import ITEM, KEY, LINES, MAX_TITLE, PARAGRAPH, Outline
+from ragforge.domain.titles import MAX_TITLE
+from ragforge.ingest.split.outline import ITEM, KEY, LINES, PARAGRAPH, Outline
 
 _LONGEST_LINE = 500  # a longer one defines nothing
 _MODIFIERS = (

@@ -14,7 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ragforge.domain.sentences import sentence_starts
+from ragforge.domain.sentences import cut_places
 from ragforge.ingest.split.outline import CLOSER, GLUED, LINE, LINES, MIXED, NESTED, ROWS, SENTENCES, Outline
 
 _NOT_SPACE = re.compile(r"\S")
@@ -135,7 +135,7 @@ class Cutter:
             index += 1
 
     def _sentences(self, low: int, high: int) -> Iterator[Cut]:
-        for cut in sentence_starts(self._text, max(0, low - _LONGEST_END), high):
+        for cut in cut_places(self._text, max(0, low - _LONGEST_END), high):
             if cut >= low and not self._text[cut].isspace():
                 yield cut, LINE
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 
 from ragforge.domain.documents import Mark
-from ragforge.ingest.split.markdown import plain_title
-from ragforge.ingest.split.outline import ITEM, KEY, LINES, MAX_TITLE, NESTED, PARAGRAPH, SENTENCES, Outline
+from ragforge.domain.titles import MAX_TITLE, plain_title
+from ragforge.ingest.split.outline import ITEM, KEY, LINES, NESTED, PARAGRAPH, SENTENCES, Outline
 
 _KEY = re.compile(
     r"(?:\"([^\"\n]{1,200})\"|'([^'\n]{1,200})'|\[{1,2}([^\]\n]{1,200})\]{1,2}|([\w./$ -]{1,200}?))"

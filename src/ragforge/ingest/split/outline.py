@@ -23,7 +23,6 @@ GLUED = 99  # never cut here: a heading stays with what follows it
 SOLID, SENTENCES, LINES, ROWS, MIXED = range(5)
 
 MAX_HEADINGS = 200_000
-MAX_TITLE = 120
 
 
 class Heading(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
@@ -16,7 +15,6 @@ import typer
 from ragforge.domain.answers import Abstention, Answer, Citation, DoneEvent, Event, Result, RetrievalEvent, TokenEvent
 from ragforge.domain.documents import Locator
 from ragforge.domain.generation import Usage
-from ragforge.domain.prompts import Source
 from ragforge.errors import NotFound
 from ragforge.interfaces.cli.answer_fields import event_fields
 from ragforge.interfaces.cli.common import Common
@@ -42,7 +40,6 @@ Cite = Annotated[
     Literal["place", "page", "time", "chunk"],
     typer.Option("--cite", help="How sources are written: where they stand, by page, by time, or by chunk"),
 ]
-_HEADING = re.compile(r"^(#{1,6}) +(.+?)[ #]*$", re.MULTILINE)
 _LEAST_PRICE = Decimal("0.0001")
 
 
@@ -147,33 +144,17 @@ def names_in(common: Common, forge: Ragforge, answer: Answer) -> Mapping[str, st
 
 def source_lines(answer: Answer, names: Mapping[str, str], cite: str) -> list[str]:
     """`[1] returns.md > Chairs, p. 3`: every cited place once, by its marker."""
-    sources = {source.number: source for source in answer.account.sources}
     cited = sorted(answer.citations, key=lambda citation: citation.marker)
-    lines = (
-        f"[{each.marker}] {_written(replace(each, name=names[each.document]), sources.get(each.marker), cite)}"
-        for each in cited
-    )
+    lines = (f"[{each.marker}] {_written(replace(each, name=names[each.document]), cite)}" for each in cited)
     return list(dict.fromkeys(map(plain, lines)))
 
 
-def _written(citation: Citation, source: Source | None, cite: str) -> str:
+def _written(citation: Citation, cite: str) -> str:
     from ragforge.answer.citations import CitationStyle, formatted
 
     if cite != CitationStyle.PLACE:
         return formatted(citation, CitationStyle(cite))
-    path = citation.locator.path
-    if source is not None:
-        path += headings_above(source.text, source.text.find(citation.quote), path)
-    return title(citation.name, replace(citation.locator, path=path))
-
-
-def headings_above(text: str, at: int, known: tuple[str, ...]) -> tuple[str, ...]:
-    """The headings inside a text that a place in it stands under, outer ones first, without those that are known."""
-    above: list[tuple[int, str]] = []
-    for match in _HEADING.finditer(text, 0, max(0, at)):
-        level = len(match[1])
-        above = [*(each for each in above if each[0] < level), (level, match[2])]
-    return tuple(heading for _, heading in above if heading not in known)
+    return title(citation.name, citation.locator)
 
 
 def title(name: str, locator: Locator) -> str:

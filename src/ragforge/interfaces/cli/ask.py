@@ -92,7 +92,7 @@ def stopping(common: Common) -> Iterator[Cancel]:
         with stoppable(lambda: None) as cancel:
             yield cancel
     except Cancelled:
-        common.say("Stopped. Nothing of it was kept.")
+        common.say("Stopped. No answer was kept.")
         raise typer.Exit(STOPPED) from None
 
 

@@ -71,7 +71,8 @@ def chat(common: Common, asked: Asked, cite: Cite = "place", ephemeral: Ephemera
     """Talk about the files of a project: follow-up questions are understood, and the turns are kept.
 
     A line that begins with / is a command; /help lists them. -c last goes on with the last conversation. Questions may
-    also come through a pipe, one in each line; with --json each answer is one line.
+    also come through a pipe, one in each line; with --json each answer is one line. A pipe is read to its end, and the
+    exit code is that of what failed first.
     """
     with common.open() as forge:
         talk = Chat(common, forge, asked(common, forge), cite, ephemeral=ephemeral)
@@ -82,6 +83,8 @@ def chat(common: Common, asked: Asked, cite: Cite = "place", ephemeral: Ephemera
                     break
         finally:
             talk.end()
+    if talk.failed and not _is_typed():
+        raise typer.Exit(talk.failed)
 
 
 def _lines(common: Common) -> Iterator[str]:
@@ -135,6 +138,8 @@ class Chat:
         """What was said while nothing is kept."""
         self._last: Result | None = None
         self._spent = Usage()
+        self.failed = 0
+        """The exit code of what failed first."""
 
     # -- beginning and end
 
@@ -144,7 +149,8 @@ class Chat:
         if _is_typed() and turns:
             self._recall_lines(turns)
         before = f", going on after {count(len(turns), 'turn')}" if turns else ""
-        self._common.say(f"Project {plain(self._project)}{before}. {self._who()} /help lists the commands.")
+        who = self._who(self._how.get("model", ""))
+        self._common.say(f"Project {plain(self._project)}{before}. {who} /help lists the commands.")
         if self._ephemeral:
             self._common.say("Nothing of this chat is kept: it is forgotten when it ends.")
 
@@ -155,11 +161,9 @@ class Chat:
             for turn in turns:
                 readline.add_history(one_line(turn.question))
 
-    def _who(self) -> str:
-        name = self._how.get("model") or self._forge.settings.model.name
-        if name in ("", "offline"):
-            return "Answers quote the files, without a language model."
-        return f"{plain(name)} answers."
+    def _who(self, model: str) -> str:
+        name = self._forge.answering_model(model, agent=self._how.get("agent", ""))
+        return f"{plain(name)} answers." if name else "Answers quote the files, without a language model."
 
     def end(self) -> None:
         """A conversation that was begun here, and in which nothing was said, is not kept."""
@@ -182,6 +186,7 @@ class Chat:
         except RagforgeError as error:
             hint = self._common.placed(error.hint)
             say_error(type(error).__name__, error.message, hint, as_json=self._common.json)
+            self.failed = self.failed or error.exit_code
         return True
 
     def _ask(self, question: str) -> None:
@@ -192,7 +197,7 @@ class Chat:
             with stoppable(lambda: None) as self._how["cancel"]:
                 result = show(self._common, self._forge.stream(question, project=self._project, **self._how))
         except Cancelled:
-            self._common.say("Stopped. Nothing of it was kept.")
+            self._common.say("Stopped. No answer was kept.")
             if not _is_typed():
                 raise typer.Exit(STOPPED) from None
             return
@@ -295,8 +300,10 @@ class Chat:
         self._tell({"last": usage_fields(last), "session": usage_fields(self._spent)}, told)
 
     def _do_model(self, rest: str) -> None:
-        self._how["model"] = rest or self._how.get("model", "")
-        self._common.say(self._who())
+        named = rest or self._how.get("model", "")
+        who = self._who(named)
+        self._how["model"] = named
+        self._common.say(who)
 
     def _do_mark(self, rest: str) -> None:
         if self._ephemeral:

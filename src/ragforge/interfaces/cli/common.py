@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from ragforge.errors import NotFound, RagforgeError, UserError
 from ragforge.interfaces.cli.output import one_line, plain, say
@@ -176,6 +177,18 @@ def _options(*, project: bool, hide_rare: bool) -> list[inspect.Parameter]:
     ]
 
 
+class _Command(TyperCommand):
+    """A command to whose own help every mistake in its options points, also a value that is missing."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            if getattr(error, "ctx", ctx) is None:
+                error.ctx = ctx  # type: ignore[attr-defined]
+            raise
+
+
 def command(app: typer.Typer, name: str, *, project: bool = True) -> Callable[[Callable[..., None]], None]:
     """Register a function whose first parameter is `Common` as a command that takes the common options too."""
 
@@ -193,7 +206,7 @@ def command(app: typer.Typer, name: str, *, project: bool = True) -> Callable[[C
                 raise
 
         _dress(run, own, options)
-        app.command(name, help=inspect.getdoc(function))(run)
+        app.command(name, cls=_Command, help=inspect.getdoc(function))(run)
 
     return register
 

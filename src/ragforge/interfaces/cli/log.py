@@ -270,17 +270,18 @@ def remove(
     with common.open() as forge:
         project = common.project_in(forge)
         everything, newer = (_total(forge.spent(project=project, since=since)).questions for since in (None, before))
-        what = f"{count(everything - newer, 'question')} asked before {before.astimezone():%Y-%m-%d %H:%M}"
-        if not dry_run and not confirm(f"Remove {what} from the log for good?", yes):
+        when, found = f"{before.astimezone():%Y-%m-%d %H:%M}", everything - newer
+        what = f"{count(found, 'question')} asked before {when}"
+        if found and not dry_run and not confirm(f"Remove {what} from the log for good?", yes):
             common.say("Nothing removed.")
             return
-        removed = everything - newer if dry_run else forge.prune_log(before, project=project)
+        removed = found if dry_run else forge.prune_log(before, project=project)
     if common.json:
         print_json({"would_remove" if dry_run else "removed": removed, "before": before})
     elif dry_run:
         print_data(f"would remove {what}")
     else:
-        common.say(f"Removed {what}")
+        common.say(f"Removed {what}" if found else f"Nothing to remove: nothing was asked before {when}")
 
 
 # -- feedback

@@ -106,7 +106,7 @@ def make(
     with (
         common.open() as forge,
         meter(quiet=common.quiet, lines_on_stdout=False, unit="sections") as shown,
-        stoppable(lambda: None if common.quiet else shown.say("Stopping. Nothing is kept.")) as cancel,
+        stoppable(lambda: None if common.quiet else shown.say("Stopping. The document is not kept.")) as cancel,
         suppress(Cancelled),
     ):
         for event in forge.making(

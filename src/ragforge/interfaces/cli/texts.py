@@ -147,7 +147,7 @@ def _write(common: Common, forge: Ragforge, slug: str, kind: ProjectTextKind, te
         print_json({"text": written, "changed": written.version != before, "tokens": load.input_tokens})
         return
     if written.version == before:
-        common.say(f"Nothing changed: version {before} says the same")
+        common.say(f"Nothing changed: {f'version {before} says the same' if before else 'it is still empty'}")
         return
     common.say(f"{_TITLES[kind]} of {plain(slug)}, version {written.version}: {_load(load)}")
     if load.window is not None and load.input_tokens > load.window // 2:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ragforge.domain.models import LanguageModels, LanguageModelState, PulledModel
 
 CHECK_FAILED = 8
+_EXAMPLES = "ollama:llama3.2 or openai:gpt-5-mini"
 
 
 def register(app: typer.Typer) -> None:
@@ -164,7 +165,11 @@ def _print_writers(common: Common, writers: LanguageModels) -> None:
         rows = [_writer(model) for model in writers.models]
         print_table(columns, rows, ["red" if m.problem and m.used_for else "" for m in writers.models])
     if not any(model.used_for for model in writers.models):
-        common.say("No language model is chosen: answers quote the documents. Next: set model.name to one")
+        such = plain(writers.models[0].card.name) if writers.models else _EXAMPLES
+        common.say(
+            "No language model is chosen: answers quote the documents. "
+            f"Next: set model.name in {FILE_NAME}, such as {such}"
+        )
     ollama = "does not answer" if writers.ollama_models is None else "answers"
     common.say(f"Ollama {ollama} at {plain(writers.ollama_url)}")
 

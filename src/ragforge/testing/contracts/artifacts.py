@@ -86,12 +86,31 @@ class ArtifactsContract(ShelfContract):
         with shelf.catalog.write() as unit:
             assert unit.artifacts.forget_document(shelf.scope, shelf.id, gone) == 0
 
+    def test_what_a_model_wrote_of_a_removed_document_goes_also_where_it_is_not_cited(self, shelf: Shelf) -> None:
+        kept, gone = shelf.add("/kept", "stays").document, shelf.add("/gone", "goes").document
+        made = artifact(source(1, kept), source(2, kept), problems=("Part 1: left out: secret", "Part 2: slow", "late"))
+        one, two, three = made.sections
+        doubtful = replace(two, text="It may be secret [2].", read=(kept, gone), doubtful=True)
+        for first, second, problems in (
+            (replace(one, read=(kept, gone)), replace(two, read=(kept,)), ("Part 2: slow", "late")),
+            (replace(one, read=(kept,)), doubtful, ("Part 1: left out: secret", "late")),
+            (one, two, made.problems),
+        ):
+            put(shelf, replace(made, sections=(first, second, three)))
+            with shelf.catalog.write() as unit:
+                unit.artifacts.forget_document(shelf.scope, shelf.id, gone)
+            (left,) = stored(shelf)
+            assert left.problems == problems and left.sections[0].text == one.text
+            assert left.sections[1].open is second.doubtful and "may be secret" not in repr(left)
+            assert gone not in repr(left)
+
     def test_what_is_made_while_its_document_goes_is_stored_without_it(self, shelf: Shelf) -> None:
         gone = shelf.add("/gone", "goes").document
         shelf.remove(gone)
-        put(shelf, artifact(source(1, gone, "secret")))
+        with shelf.catalog.write() as unit:
+            kept = unit.artifacts.put(shelf.scope, shelf.id, artifact(source(1, gone, "secret")))
         (left,) = stored(shelf)
-        assert "secret" not in repr(left) and left.sections[0].open
+        assert "secret" not in repr(left) and left.sections[0].open and left == kept
 
     def test_one_made_from_hidden_documents_is_hidden(self, shelf: Shelf) -> None:
         (secret,) = shelf.publish(file("/secret", "words", labels=Labels(confidentiality=Clearance.RESTRICTED)))

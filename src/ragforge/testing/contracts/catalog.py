@@ -16,6 +16,7 @@ import pytest
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.documents import Mark, Parsed, Reason, Split, TextKind, chunk_id, version_id
 from ragforge.domain.evaluation import Run
+from ragforge.domain.generation import Usage
 from ragforge.domain.library import (
     Change,
     ChunkPlace,
@@ -1013,6 +1014,7 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.log.all(s, p, 1),
             lambda u, s, p: u.log.get(s, p, "e"),
             lambda u, s, p: u.log.mark(s, p, "e", "good", ""),
+            lambda u, s, p: u.log.charge(s, p, "e", Usage()),
             lambda u, s, p: u.log.spent(s, p, "day"),
             lambda u, s, p: u.log.prune(s, p, _NOW),
             lambda u, s, p: u.artifacts.put(s, p, records.artifact()),

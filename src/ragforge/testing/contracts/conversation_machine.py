@@ -23,6 +23,7 @@ class Talk:
     turns: dict[int, Turn] = field(default_factory=dict)
     rollups: dict[str, Rollup] = field(default_factory=dict)
     vectors: set[str] = field(default_factory=set)
+    cuts: int = 0
 
     def drop_rollup(self, id: str) -> None:
         if self.rollups.pop(id, None) is not None:
@@ -32,10 +33,28 @@ class Talk:
                 for number, said in self.turns.items()
             }
 
-    def forget_rewrites(self, number: int) -> None:
+    def cut(self, number: int) -> None:
+        self.cuts += 1
         for later in self.turns:
             if later > number:
                 self.turns[later] = replace(self.turns[later], standalone="")
+
+    def forget(self, number: int) -> None:
+        said = self.turns[number]
+        self.drop_rollup(said.rolled_into)
+        self.vectors.discard(said.id)
+        self.turns[number] = forgotten(replace(said, rolled_into=""))
+
+    def bequeath(self, said: Turn) -> None:
+        for number, later in sorted(self.turns.items()):
+            if number > said.number and later.repeats and later.answer != FORGOTTEN_ANSWER:
+                both = dict.fromkeys((*later.documents, *said.documents))
+                self.turns[number] = replace(later, documents=tuple(both))
+                break
+
+
+def forgotten(said: Turn) -> Turn:
+    return replace(said, answer=FORGOTTEN_ANSWER, standalone="", summary="", tags=(), documents=())
 
 
 class ConversationMachine(RuleBasedStateMachine):
@@ -71,26 +90,43 @@ class ConversationMachine(RuleBasedStateMachine):
         self.added += 1
         return self.shelf.add(f"/{self.added}", f"text number {self.added}").document
 
-    @rule(talk=talks, cited=st.lists(documents, max_size=2, unique=True), embedded=st.booleans())
-    def add(self, talk: str, cited: list[str], embedded: bool) -> None:
-        said = turn(talk, standalone="in full", summary="sum", tags=("x",), documents=tuple(cited))
-        with self.shelf.catalog.write() as unit:
-            added = unit.conversations.add(self.shelf.scope, self.shelf.id, said, MODEL, VECTOR if embedded else None)
+    @rule(
+        talk=talks,
+        held=st.lists(documents, max_size=2, unique=True),
+        embedded=st.booleans(),
+        repeats=st.booleans(),
+        late=st.sampled_from([0, 0, 1]),
+    )
+    def add(self, talk: str, held: list[str], embedded: bool, repeats: bool, late: int) -> None:
         model = self.model[talk]
+        said = turn(talk, standalone="in full", summary="sum", tags=("x",), documents=tuple(held), repeats=repeats)
+        with self.shelf.catalog.write() as unit:
+            vector = VECTOR if embedded else None
+            cuts = model.cuts - late
+            added = unit.conversations.add(self.shelf.scope, self.shelf.id, said, MODEL, vector, cuts)
         model.last += 1
-        assert added == replace(said, number=model.last)
+        stored = forgotten(said) if late and repeats else replace(said, standalone="") if late else said
+        assert added == replace(stored, number=model.last)
         model.turns[model.last] = added
-        if embedded:
+        if embedded and added.answer != FORGOTTEN_ANSWER:
             model.vectors.add(said.id)
 
-    @rule(talk=talks, first=st.integers(1, 6), length=st.integers(1, 4), embedded=st.booleans())
-    def roll(self, talk: str, first: int, length: int, embedded: bool) -> None:
+    @rule(
+        talk=talks,
+        first=st.integers(1, 6),
+        length=st.integers(1, 4),
+        embedded=st.booleans(),
+        late=st.sampled_from([0, 0, 1]),
+    )
+    def roll(self, talk: str, first: int, length: int, embedded: bool, late: int) -> None:
         model, made = self.model[talk], rollup(talk, first, first + length - 1)
         span = [number for number in model.turns if made.first <= number <= made.last]
-        possible = bool(span) and not any(model.turns[number].rolled_into for number in span)
+        possible = not late and bool(span) and not any(model.turns[number].rolled_into for number in span)
         try:
             with self.shelf.catalog.write() as unit:
-                unit.conversations.roll(self.shelf.scope, self.shelf.id, made, MODEL, VECTOR if embedded else None)
+                vector = VECTOR if embedded else None
+                cuts = model.cuts - late
+                unit.conversations.roll(self.shelf.scope, self.shelf.id, made, MODEL, vector, cuts)
         except Outdated:
             assert not possible
             return
@@ -119,7 +155,8 @@ class ConversationMachine(RuleBasedStateMachine):
             model.drop_rollup(said.rolled_into)
             del model.turns[number]
             model.vectors.discard(said.id)
-            model.forget_rewrites(number)
+            model.bequeath(said)
+            model.cut(number)
 
     @rule(talk=talks)
     def embed_what_is_missing(self, talk: str) -> None:
@@ -144,21 +181,16 @@ class ConversationMachine(RuleBasedStateMachine):
     def remove_document(self, document: str) -> object:
         self.shelf.remove(document)
         for model in self.model.values():
-            citing = [number for number, said in model.turns.items() if document in said.documents]
-            for number in citing:
-                said = model.turns[number]
-                model.drop_rollup(said.rolled_into)
-                model.vectors.discard(said.id)
-                model.turns[number] = replace(
-                    model.turns[number],
-                    answer=FORGOTTEN_ANSWER,
-                    standalone="",
-                    summary="",
-                    tags=(),
-                    documents=tuple(each for each in said.documents if each != document),
-                )
-            if citing:
-                model.forget_rewrites(min(citing))
+            holding = [number for number, said in model.turns.items() if document in said.documents]
+            if holding:
+                told_on = [
+                    number
+                    for number, said in model.turns.items()
+                    if number > min(holding) and said.repeats and said.answer != FORGOTTEN_ANSWER
+                ]
+                for number in {*holding, *told_on}:
+                    model.forget(number)
+                model.cut(min(holding))
         return multiple()
 
     # -- what must come of it
@@ -166,8 +198,9 @@ class ConversationMachine(RuleBasedStateMachine):
     @invariant()
     def shows_what_it_must(self) -> None:
         with self.shelf.catalog.read() as unit:
-            shown = {talk.id: talk.turns for talk in unit.conversations.all(self.shelf.scope, self.shelf.id)}
-            assert shown == {id: len(model.turns) for id, model in self.model.items()}
+            talks = unit.conversations.all(self.shelf.scope, self.shelf.id)
+            shown = {talk.id: (talk.turns, talk.cuts) for talk in talks}
+            assert shown == {id: (len(model.turns), model.cuts) for id, model in self.model.items()}
             for id, model in self.model.items():
                 self.shows(unit, id, model)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,14 +26,14 @@ def begin(shelf: Shelf, title: str = "Chairs", scope: Scope | None = None) -> Co
         return unit.conversations.begin(scope or shelf.scope, shelf.id, title)
 
 
-def add(shelf: Shelf, said: Turn, vector: bytes | None = None) -> Turn:
+def add(shelf: Shelf, said: Turn, vector: bytes | None = None, cuts: int | None = None) -> Turn:
     with shelf.catalog.write() as unit:
-        return unit.conversations.add(shelf.scope, shelf.id, said, MODEL, vector)
+        return unit.conversations.add(shelf.scope, shelf.id, said, MODEL, vector, cuts)
 
 
-def roll(shelf: Shelf, made: Rollup, vector: bytes | None = None) -> None:
+def roll(shelf: Shelf, made: Rollup, vector: bytes | None = None, cuts: int | None = None) -> None:
     with shelf.catalog.write() as unit:
-        unit.conversations.roll(shelf.scope, shelf.id, made, MODEL, vector)
+        unit.conversations.roll(shelf.scope, shelf.id, made, MODEL, vector, cuts)
 
 
 def get(shelf: Shelf, conversation: Conversation) -> Conversation:
@@ -75,6 +76,7 @@ class ConversationsContract(ShelfContract):
             importance=0.25,
             tokens=12,
             documents=(b, a),
+            repeats=True,
             source="ask",
             probe="why",
             mode="draft",
@@ -253,7 +255,7 @@ class ConversationsContract(ShelfContract):
         shelf.remove(gone)
         assert turns(shelf, talk) == [
             one,
-            replace(two, answer=FORGOTTEN_ANSWER, summary="", tags=(), standalone="", documents=(kept,)),
+            replace(two, answer=FORGOTTEN_ANSWER, summary="", tags=(), standalone="", documents=()),
             replace(three, standalone=""),
         ]
         assert rollups(shelf, talk) == [] and embedded(shelf, talk) == {one.id, three.id}
@@ -261,7 +263,49 @@ class ConversationsContract(ShelfContract):
         with shelf.catalog.write() as unit:
             assert unit.log.get(shelf.scope, shelf.id, asked.id) == replace(asked, standalone="")
             assert unit.conversations.forget_document(shelf.scope, shelf.id, gone) == 0
-            assert unit.conversations.forget_document(shelf.scope, shelf.id, kept) == 3
+            assert unit.conversations.forget_document(shelf.scope, shelf.id, kept) == 2, "one has nothing to lose"
+
+    def test_later_turns_that_may_repeat_it_are_forgotten_too(self, shelf: Shelf) -> None:
+        kept, gone = shelf.add("/kept", "stays").document, shelf.add("/gone", "goes").document
+        talk, other = begin(shelf), begin(shelf)
+        add(shelf, turn(talk.id, documents=(kept,), repeats=True))
+        add(shelf, turn(talk.id, documents=(gone,)))
+        add(shelf, turn(talk.id, documents=(kept,)))
+        add(shelf, turn(talk.id, documents=(kept,), repeats=True, summary="sum"), VECTOR)
+        add(shelf, turn(other.id, repeats=True))
+        roll(shelf, rollup(talk.id, 3, 4), VECTOR)
+        shelf.remove(gone)
+        lost = [said.answer == FORGOTTEN_ANSWER for said in turns(shelf, talk)]
+        assert lost == [False, True, False, True] and embedded(shelf, talk) == set() and rollups(shelf, talk) == []
+        assert turns(shelf, talk)[3].documents == () and turns(shelf, other)[0].answer != FORGOTTEN_ANSWER
+        add(shelf, turn(talk.id, repeats=True))
+        shelf.remove(kept)
+        assert turns(shelf, talk)[4].answer == FORGOTTEN_ANSWER, "the first and the third held words of that one"
+
+    def test_what_was_forgotten_takes_no_newer_turn_along(self, shelf: Shelf) -> None:
+        kept, gone = shelf.add("/kept", "stays").document, shelf.add("/gone", "goes").document
+        talk = begin(shelf)
+        add(shelf, turn(talk.id, documents=(kept, gone)))
+        shelf.remove(gone)
+        later = add(shelf, turn(talk.id, repeats=True))
+        shelf.remove(kept)
+        assert turns(shelf, talk)[1] == later
+
+    def test_the_documents_of_a_removed_turn_are_those_of_the_next_that_may_repeat_it(self, shelf: Shelf) -> None:
+        a, b = (shelf.add(f"/{name}", f"text of {name}").document for name in "ab")
+        talk = begin(shelf)
+        first = add(shelf, turn(talk.id, documents=(a, b)))
+        add(shelf, turn(talk.id))
+        heir = add(shelf, turn(talk.id, documents=(b,), repeats=True))
+        add(shelf, turn(talk.id, repeats=True))
+        with shelf.catalog.write() as unit:
+            unit.conversations.remove_turn(shelf.scope, shelf.id, first.id)
+        assert [said.documents for said in turns(shelf, talk)] == [(), (b, a), ()]
+        with shelf.catalog.write() as unit:
+            unit.conversations.remove_turn(shelf.scope, shelf.id, heir.id)
+        assert [said.documents for said in turns(shelf, talk)] == [(), (b, a)]
+        shelf.remove(a)
+        assert [said.answer == FORGOTTEN_ANSWER for said in turns(shelf, talk)] == [False, True]
 
     def test_a_document_whose_path_went_to_another_is_forgotten_too(self, shelf: Shelf) -> None:
         shelf.add("/a", "the same words")
@@ -276,8 +320,22 @@ class ConversationsContract(ShelfContract):
         shelf.remove(gone)
         talk = begin(shelf)
         added = add(shelf, turn(talk.id, documents=(gone, kept), summary="sum"), VECTOR)
-        assert (added.answer, added.summary, added.documents) == (FORGOTTEN_ANSWER, "", (kept,))
+        assert (added.answer, added.summary, added.documents) == (FORGOTTEN_ANSWER, "", ())
         assert embedded(shelf, talk) == set()
+
+    def test_an_answer_that_repeats_what_went_meanwhile_is_not_kept(self, shelf: Shelf) -> None:
+        gone = shelf.add("/gone", "goes").document
+        talk = begin(shelf)
+        add(shelf, turn(talk.id, documents=(gone,)))
+        read = get(shelf, talk).cuts
+        shelf.remove(gone)
+        now = get(shelf, talk).cuts
+        told = turn(talk.id, standalone="in full", repeats=True)
+        assert add(shelf, told, VECTOR, read).answer == FORGOTTEN_ANSWER and embedded(shelf, talk) == set()
+        own = add(shelf, turn(talk.id, standalone="in full"), VECTOR, read)
+        assert own.answer != FORGOTTEN_ANSWER and own.standalone == "", "it may have been rewritten with what went"
+        whole = add(shelf, turn(talk.id, standalone="in full", repeats=True), VECTOR, now)
+        assert whole.answer != FORGOTTEN_ANSWER and whole.standalone and len(embedded(shelf, talk)) == 2
 
     def test_what_was_made_from_a_forgotten_answer_comes_too_late(self, shelf: Shelf) -> None:
         gone = shelf.add("/gone", "goes").document
@@ -295,20 +353,20 @@ class ConversationsContract(ShelfContract):
     def test_a_rollup_made_before_something_went_comes_too_late(
         self, shelf: Shelf, clock: ManualClock, how: str
     ) -> None:
+        """Whatever the clocks say: on a server, they are those of several machines."""
         gone = shelf.add("/gone", "goes").document
         talk = begin(shelf)
         first = add(shelf, turn(talk.id, documents=(gone,)))
         add(shelf, turn(talk.id))
-        read_at = clock()
-        clock.advance(1)
+        read = get(shelf, talk).cuts
         with shelf.catalog.write() as unit:
             if how == "document":
                 unit.documents.remove(shelf.scope, shelf.id, gone)
             else:
                 unit.conversations.remove_turn(shelf.scope, shelf.id, first.id)
         with pytest.raises(Outdated):
-            roll(shelf, rollup(talk.id, 1, 2, made_at=read_at))
-        roll(shelf, rollup(talk.id, 1, 2, made_at=clock()))
+            roll(shelf, rollup(talk.id, 1, 2, made_at=clock() + timedelta(hours=1)), cuts=read)
+        roll(shelf, rollup(talk.id, 1, 2, made_at=clock() - timedelta(hours=1)), cuts=get(shelf, talk).cuts)
 
     def test_answers_to_others_are_forgotten_too(self, shelf: Shelf) -> None:
         gone = shelf.add("/gone", "goes").document

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 import pytest
 
+from ragforge.domain.generation import Usage
 from ragforge.domain.records import LogEntry, Spent
 from ragforge.errors import NotFound, UserError
 from ragforge.operate.access import owner
@@ -130,6 +131,28 @@ class QueryLogContract(ShelfContract):
             spent(shelf, "moon")
         assert "model, profile, agent, day" in refused.value.hint
 
+    def test_what_came_after_an_entry_is_added_to_it(self, shelf: Shelf) -> None:
+        priced, quoted, unpriced = (
+            entry(input_tokens=100, output_tokens=10, cost=Decimal("0.01")),
+            entry(cost=None),
+            entry(input_tokens=100, cost=None),
+        )
+        log(shelf, priced, quoted, unpriced)
+        more = Usage(7, 3, 1, Decimal("0.002"))
+        with shelf.catalog.write() as unit:
+            for each in (priced, quoted, unpriced):
+                unit.log.charge(shelf.scope, shelf.id, each.id, more)
+        assert set(logged(shelf)) == {
+            replace(priced, input_tokens=107, output_tokens=13, cost=Decimal("0.012")),
+            replace(quoted, input_tokens=7, output_tokens=3, cost=Decimal("0.002")),
+            replace(unpriced, input_tokens=107, output_tokens=3),
+        }
+        with shelf.catalog.write() as unit:
+            unit.log.charge(shelf.scope, shelf.id, priced.id, Usage(1, 1, 1))
+            assert unit.log.get(shelf.scope, shelf.id, priced.id).cost is None, "of a part of it no price is known"
+            with pytest.raises(NotFound):
+                unit.log.charge(shelf.scope, shelf.id, "gone", more)
+
     def test_days_end_at_midnight_utc(self, shelf: Shelf) -> None:
         midnight = datetime(2030, 3, 1, tzinfo=UTC)
         moments = [midnight - timedelta(milliseconds=1), midnight, midnight + timedelta(hours=23, minutes=59)]
@@ -144,6 +167,14 @@ class QueryLogContract(ShelfContract):
             assert unit.log.prune(shelf.scope, shelf.id, NOON) == 1
             assert unit.log.prune(shelf.scope, shelf.id, NOON) == 0
         assert logged(shelf) == [new]
+
+    def test_marked_entries_can_be_passed_over(self, shelf: Shelf) -> None:
+        old = NOON - timedelta(days=1)
+        plain, marked = entry(asked_at=old), entry(asked_at=old, feedback="bad")
+        log(shelf, plain, marked)
+        with shelf.catalog.write() as unit:
+            assert unit.log.prune(shelf.scope, shelf.id, NOON, marked=False) == 1
+        assert logged(shelf) == [marked]
 
     def test_a_guest_sees_their_own_questions_only(self, shelf: Shelf) -> None:
         guest = replace(owner(), principal="guest", projects=frozenset({shelf.id}))

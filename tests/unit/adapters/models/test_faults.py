@@ -164,6 +164,15 @@ def test_a_model_that_writes_without_end_is_stopped() -> None:
         model.close()
 
 
+def test_few_pieces_may_be_too_long_as_well() -> None:
+    with ModelServer(reply="x" * 100_000) as server:
+        model = model_at(server, "openai")
+        with pytest.raises(ProviderError, match="does not keep to 256 tokens"):
+            list(model.stream(QUESTION, Sampling(max_tokens=256), "request-1", Cancel(10)))
+        assert len(server.calls) == 1
+        model.close()
+
+
 def test_a_service_nobody_runs_is_said_so() -> None:
     with ModelServer() as server:
         url = server.base_url

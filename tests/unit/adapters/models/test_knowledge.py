@@ -8,7 +8,7 @@ import pytest
 
 from ragforge.adapters.models import counting, ollama
 from ragforge.adapters.models.names import Name, address, is_local, nearest, parse_name
-from ragforge.adapters.models.prices import Listed, cost, listed
+from ragforge.adapters.models.prices import Listed, listed
 from ragforge.adapters.models.pydantic_ai import ServedModel
 from ragforge.domain.generation import Message, ModelCard, Role
 from ragforge.errors import UserError
@@ -53,7 +53,7 @@ def test_prices_come_from_the_list() -> None:
     entry = listed(Name("openai", "gpt-4o-mini"), OPENAI)
     assert entry == Listed(Decimal("0.15"), Decimal("0.6"), 128_000)
     card = ModelCard("openai:gpt-4o-mini", entry.window, entry.input_price, entry.output_price)
-    assert cost(card, 1_000_000, 500_000) == Decimal("0.45")
+    assert card.cost(1_000_000, 500_000) == Decimal("0.45")
 
 
 def test_a_model_on_this_machine_costs_nothing_whatever_its_name() -> None:
@@ -66,7 +66,7 @@ def test_what_nobody_knows_stays_unknown() -> None:
     assert listed(Name("openai", "no-such-model-here"), OPENAI) == Listed()
     assert listed(Name("openai-compatible", "gpt-4o-mini"), "https://host.example/v1") == Listed()
     assert listed(Name("no-such-provider", "x"), "") == Listed()
-    assert cost(ModelCard("openai-compatible:x", None), 10, 10) is None
+    assert ModelCard("openai-compatible:x", None).cost(10, 10) is None
 
 
 def test_a_key_is_asked_for_by_the_name_of_its_variable() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from ragforge.ingest.split.markdown import plain_title, scan
+from ragforge.domain.titles import plain_title
+from ragforge.ingest.split.markdown import scan
 from tests.unit.ingest.split.split_support import split_text
 
 COMMONMARK = MarkdownIt("commonmark").enable("table")
