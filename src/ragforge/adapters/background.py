@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 0.05
 _CLEAN_UP_SECONDS = 2
+_HANG_UP_SECONDS = 0.2
+"""What is stopped may take so long of its caller's time to end well; it ends anyway."""
 _AHEAD = 64
 """Pieces of a stream that wait for their reader, at most."""
 
@@ -37,7 +39,7 @@ def run(work: Coroutine[Any, Any, T], cancel: Cancel) -> T:
         while not future.done():
             wait([future], timeout=_POLL_SECONDS)
             if cancel.is_set and future.cancel():
-                wait([future], timeout=_CLEAN_UP_SECONDS)
+                wait([future], timeout=_HANG_UP_SECONDS)
     finally:
         future.cancel()  # an interrupted wait must not leave a request going on; one that is done does not mind
     try:
