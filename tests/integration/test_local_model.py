@@ -77,7 +77,8 @@ def model(url: str) -> Iterator[ServedModel]:
 
 def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as response:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # whatever proxy another test spoke of
+    with direct.open(request, timeout=30) as response:
         answer: dict[str, Any] = json.load(response)
     return answer
 
