@@ -1023,6 +1023,7 @@ class Ragforge:
             self._export,
             utc_now,
             log=self.settings.ask.log,
+            log_text=self.settings.ask.log_text,
         )
 
     @once

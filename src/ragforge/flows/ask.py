@@ -173,8 +173,9 @@ class Ask:
             if run.usage.calls:  # nobody waits for the answer, but it was paid
                 self._log(scope, run, asking, "stopped before the answer was complete")
             raise
+        done = result if asking.ephemeral else self._kept(scope, run, asking, result)  # whoever still listens
         yield UsageEvent(run.usage)
-        yield DoneEvent(result if asking.ephemeral else self._kept(scope, run, asking, result))
+        yield DoneEvent(done)
 
     def _log(self, scope: Scope, run: _Run, asking: Asking, why: str) -> None:
         """A question that came to nothing. What went wrong is to be told, also where it cannot be written down."""

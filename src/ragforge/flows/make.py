@@ -53,7 +53,7 @@ from ragforge.domain.library import Progress, Project
 from ragforge.domain.prompts import PromptParts, Source, SuperPrompt
 from ragforge.domain.records import Artifact, ArtifactSection, LogEntry, ProjectTextKind
 from ragforge.domain.retrieval import Retrieved, Tuning
-from ragforge.errors import ProviderError, StoreError, TooLarge, UserError, cannot_write
+from ragforge.errors import ProviderError, RagforgeError, StoreError, TooLarge, UserError, cannot_write
 from ragforge.flows.grounds import SENTINEL, rarity_in, said_missing, traced
 from ragforge.flows.search import Asked, Search
 from ragforge.ports import Catalog, Clock, LanguageModel
@@ -175,6 +175,7 @@ class Make:
         clock: Clock,
         *,
         log: bool,
+        log_text: bool = True,
     ) -> None:
         self._catalog = catalog
         self._search = search
@@ -183,6 +184,7 @@ class Make:
         self._export = export
         self._clock = clock
         self._log = log
+        self._log_text = log_text
 
     def __call__(
         self, scope: Scope, name: str, request: MakeRequest, model: LanguageModel | None, cancel: Cancel
@@ -203,7 +205,7 @@ class Make:
             yield from run.plan()
             yield from run.write()
         except BaseException as problem:  # also of whoever closes this generator
-            with suppress(StoreError):  # else that would hide the problem
+            with suppress(RagforgeError):  # else that would hide the problem
                 self._paid(scope, project, run, f"not finished: {problem}".rstrip(": "))
             raise
         artifact = run.whole(self._clock())
@@ -211,7 +213,7 @@ class Make:
             with self._catalog.write() as c:
                 artifact = c.artifacts.put(scope, project.id, artifact)
                 if self._log:
-                    c.log.add(scope, project.id, run.entry(artifact.made_at, artifact.sources))
+                    c.log.add(scope, project.id, run.entry(artifact.made_at, artifact.sources, titled=self._log_text))
         else:
             self._paid(scope, project, run)
         if request.out is not None:
@@ -222,7 +224,8 @@ class Make:
         """Log what calls took, of a document that is not kept."""
         if self._log and run.usage.calls:
             with self._catalog.write() as c:
-                c.log.add(scope, project.id, run.entry(self._clock(), error=error))
+                titled = self._log_text and run.request.keep
+                c.log.add(scope, project.id, run.entry(self._clock(), error=error, titled=titled))
 
     def _searched(self, scope: Scope, project: Project, tuning: Tuning, question: str, cancel: Cancel) -> Retrieved:
         enough = replace(tuning, k=max(tuning.context_chunks, PASSAGES))
@@ -516,17 +519,19 @@ class _Run:
         wrong = differences(request.outline, markdown(artifact))
         return replace(artifact, problems=(*self.problems, *self.degraded, *wrong))
 
-    def entry(self, asked_at: datetime, sources: Sequence[Source] = (), error: str = "") -> LogEntry:
+    def entry(
+        self, asked_at: datetime, sources: Sequence[Source] = (), error: str = "", *, titled: bool = False
+    ) -> LogEntry:
         """The document as a line of the query log, so that its price is among the others.
 
-        Of one that is not to be kept, only its kind and what it took.
+        Without its title, only its kind and what it took.
         """
         request = self.request
         return LogEntry(
             id=self.trace_id,
             asked_at=asked_at,
             kind="error" if error else "document",
-            question=self.title if request.keep else request.outline.title,
+            question=self.title if titled else request.outline.title,
             agent=request.agent.name if request.agent else "",
             k=request.tuning.context_chunks,
             chunks=tuple((source.chunk, source.score) for source in sources),

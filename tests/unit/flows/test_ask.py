@@ -10,7 +10,7 @@ import pytest
 
 from ragforge import Ragforge
 from ragforge.domain.access import Clearance
-from ragforge.domain.answers import Abstention, Answer, TokenEvent
+from ragforge.domain.answers import Abstention, Answer, TokenEvent, UsageEvent
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.conversation import Turn
 from ragforge.domain.retrieval import Filters
@@ -165,6 +165,16 @@ def test_what_was_paid_is_logged_when_nobody_waits(forge: Ragforge, server: Mode
     assert (entry.kind, entry.error) == ("error", "stopped before the answer was complete")
     assert entry.input_tokens > 50 and 0 < entry.output_tokens < 60 and entry.cost == Decimal(0)
     assert forge.turns(conversation, project="p") == []
+
+
+def test_an_answer_that_is_complete_is_kept_though_nobody_waits_for_its_end(forge: Ragforge) -> None:
+    conversation = forge.begin_conversation("left early", project="p").id
+    stream = forge.stream(QUESTION, project="p", conversation=conversation, stages=())
+    assert any(isinstance(event, UsageEvent) for event in stream)
+    stream.close()  # type: ignore[attr-defined]
+    [turn] = forge.turns(conversation, project="p")
+    [entry] = forge.query_log(project="p")
+    assert turn.answer == REPLY and (entry.kind, entry.error) == ("answer", "") and entry.input_tokens > 0
 
 
 def test_one_that_stops_before_a_model_is_asked_leaves_nothing(forge: Ragforge) -> None:

@@ -686,3 +686,12 @@ def test_whatever_a_model_says_only_sources_are_cited_and_the_outline_holds(
         assert section.open is not bool(numbers)
 
     holds()
+
+
+@pytest.mark.parametrize("log_text", [True, False])
+def test_a_log_without_text_has_no_title_either(tmp_path: Path, log_text: bool) -> None:
+    with filled(tmp_path, ask__log_text=log_text) as forge:
+        done = quoted(forge, title="The wombat affair").artifact
+        logged = forge.logged("last", project="p")
+    assert done.title == "The wombat affair" and logged.kind == "document"
+    assert (logged.question == "The wombat affair") == log_text and logged.question

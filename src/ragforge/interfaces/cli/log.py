@@ -53,6 +53,7 @@ def moment(text: str) -> datetime:
         raise typer.BadParameter(f"{text!r} is neither 12h, 7d or 2w nor a date such as 2026-05-01") from None
 
 
+_NOT_KEPT = "(not kept)"
 Name = Annotated[str, typer.Argument(metavar="ID", help="Id of a question in the log, its beginning, or last")]
 Since = Annotated[
     datetime | None,
@@ -118,7 +119,7 @@ def _row(entry: LogEntry) -> list[str]:
         entry.id[:_ID_LENGTH],
         ago(entry.asked_at),
         entry.kind,
-        one_line(entry.question),
+        one_line(entry.question) or _NOT_KEPT,
         entry.feedback,
         f"{entry.retrieval_ms + entry.generation_ms:,.0f}",
         entry.model or "none",
@@ -170,7 +171,7 @@ def _facts(entry: LogEntry, cited: Sequence[str]) -> list[tuple[str, str]]:
     tokens = entry.input_tokens + entry.output_tokens
     gone = len(entry.cited) - len(cited)
     facts = [
-        ("question", paint(one_line(entry.question), "bold")),
+        ("question", paint(one_line(entry.question), "bold") if entry.question else _NOT_KEPT),
         ("searched as", one_line(entry.standalone)),
         ("id", entry.id),
         ("asked", f"{entry.asked_at.astimezone():%Y-%m-%d %H:%M:%S}"),
