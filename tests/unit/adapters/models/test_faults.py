@@ -19,7 +19,7 @@ from ragforge.testing.contracts.models import Verdict
 from ragforge.testing.model_server import FAULTS, ModelServer
 from tests.proof import count, record
 
-AT_ONCE = 8
+AT_ONCE = 6
 """Calls: the servers are in this process too, and one of them writes without end."""
 DEADLINE = 1.6
 KEY = "sk-very-secret"
