@@ -104,6 +104,7 @@ def warm_up(workspace: Path) -> None:
         assert isinstance(forge.ask(QUESTION, project="p", ephemeral=True), Answer)
 
 
+@pytest.mark.alone
 @pytest.mark.usefixtures("key")
 def test_every_question_ends_in_time_and_search_goes_on(workspace: Path) -> None:
     times = count(1, 5)

@@ -19,7 +19,7 @@ from ragforge.testing.contracts.models import Verdict
 from ragforge.testing.model_server import FAULTS, ModelServer
 from tests.proof import count, record
 
-AT_ONCE = 6
+AT_ONCE = 8
 """Calls: the servers are in this process too, and one of them writes without end."""
 DEADLINE = 1.6
 KEY = "sk-very-secret"
@@ -79,6 +79,7 @@ def warm_up(protocol: str) -> None:
         model.close()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 @pytest.mark.parametrize("kind", ["stream", "fill"])
 def test_every_call_ends_in_time_with_at_most_two_requests(protocol: str, kind: str) -> None:
