@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import sys
@@ -43,6 +44,12 @@ def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_refuse_network)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are a large heap, and each full collection of it would stop every thread for a second."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
