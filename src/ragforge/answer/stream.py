@@ -31,7 +31,8 @@ _NEAR = 600
 """Characters after an address within which its source must be cited."""
 
 _OPENING = "".join(BRACKETS)
-_ANY = re.escape(_OPENING + "".join(BRACKETS.values()))
+_CLOSING = "".join(BRACKETS.values())
+_ANY = re.escape(_OPENING + _CLOSING)
 _PLAIN = re.compile(
     r"(?:\(?(?:[0-9]{1,9}\.[0-9]{1,8}|[^\W_]{1,64}(?:['’-][^\W_]{1,64})?+)\)?[.,;:?]?+ (?=[^\s"
     + re.escape(_OPENING)
@@ -221,9 +222,9 @@ class StreamFilter:
             if _BROKEN_OFF.fullmatch(text, at + 1):
                 self.removed.append(RemovedCitation(text[at:], "it breaks off"))
                 return end
-        if text[end : end + 1] == BRACKETS[text[at]]:
+        if end < len(text) and text[end] in _CLOSING:  # of whatever kind: a reader hardly sees the difference
             inside = text[at + 1 : end]
-            linked = self._target(text, end + 1, final) if text[at] == "[" else end + 1
+            linked = self._target(text, end + 1, final) if text[at] + text[end] == "[]" else end + 1
             if linked is None:
                 return None
             found = marker(inside, self._known)

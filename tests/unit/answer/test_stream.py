@@ -44,6 +44,8 @@ def in_pieces(text: str, cuts: list[int]) -> tuple[str, StreamFilter]:
         ("Thirty days [1].", "Thirty days [1]."),
         ("Thirty days [1, 2].", "Thirty days [1][2]."),
         ("Thirty days [1-2].", "Thirty days [1][2]."),
+        ("Thirty days [0］.", "Thirty days."),
+        ("Thirty days ［1].", "Thirty days [1]."),
         ("Thirty days【2】.", "Thirty days[2]."),
         ("Thirty days【1†source】.", "Thirty days[1]."),
         ("Thirty days [^1].", "Thirty days [1]."),
