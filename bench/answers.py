@@ -340,6 +340,8 @@ def _project(forge: Ragforge, name: str, embedder: str, paths: Sequence[Path]) -
     if all(project.slug != name for project in forge.projects()):
         forge.create_project(name, embedder=embedder)
         forge.add(paths, project=name)
+    if off := [document.id for document in forge.documents(project=name) if not document.enabled]:
+        forge.enable(off, True, project=name)  # by a run that was killed
     return name
 
 
