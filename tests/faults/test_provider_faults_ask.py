@@ -359,7 +359,12 @@ def test_a_cancel_hangs_up_and_keeps_no_turn(workspace: Path, server: ModelServe
         conversation = forge.begin_conversation("cancelled", project="p").id
         before = len(forge.query_log(project="p", limit=1_000))
         cancel = Cancel()
-        stopper = threading.Thread(target=lambda: (eventually(lambda: bool(server.calls), 30), cancel.set()))
+
+        def stop_it() -> None:
+            eventually(lambda: bool(server.calls), 30)
+            cancel.set()
+
+        stopper = threading.Thread(target=stop_it)
         stopper.start()
         with pytest.raises(Cancelled):
             forge.ask(QUESTION, project="p", conversation=conversation, stages=stages, cancel=cancel)
