@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+_NONE_CHOSEN = 5
+"""What pytest returns if the arguments leave it no test."""
 
 
 def machine() -> dict[str, object]:
@@ -33,17 +35,18 @@ def main() -> int:
         environment = {**os.environ, "RAGFORGE_PROVE": "1", "RAGFORGE_PROOF": folder}
         pytest = [sys.executable, "-m", "pytest", "--timeout", "3600", *sys.argv[1:]]
         runs = (["-m", "alone"], ["-m", "not alone", "-n", "2", "--dist", "worksteal"])
-        code = max(subprocess.run([*pytest, *run], cwd=ROOT, env=environment, check=False).returncode for run in runs)
+        codes = [subprocess.run([*pytest, *run], cwd=ROOT, env=environment, check=False).returncode for run in runs]
         figures = {path.stem: json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))}
+    passed = 0 in codes and set(codes) <= {0, _NONE_CHOSEN}
     proof = {
         "date": began.strftime("%Y-%m-%d"),
-        "passed": code == 0,
+        "passed": passed,
         "minutes": round((datetime.now(UTC) - began).total_seconds() / 60, 1),
         "machine": machine(),
         "figures": figures,
     }
     (ROOT / "docs" / "proof.json").write_text(json.dumps(proof, indent=2) + "\n")
-    return code
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":

@@ -358,16 +358,18 @@ def test_a_cancel_hangs_up_and_keeps_no_turn(workspace: Path, server: ModelServe
     with opened(workspace, server, model__idle_seconds=30) as forge:
         conversation = forge.begin_conversation("cancelled", project="p").id
         before = len(forge.query_log(project="p", limit=1_000))
-        cancel = Cancel()
+        cancel, stopped = Cancel(), [0.0]
 
         def stop_it() -> None:
             eventually(lambda: bool(server.calls), 30)
+            stopped[0] = time.monotonic()
             cancel.set()
 
         stopper = threading.Thread(target=stop_it)
         stopper.start()
         with pytest.raises(Cancelled):
             forge.ask(QUESTION, project="p", conversation=conversation, stages=stages, cancel=cancel)
+        assert time.monotonic() - stopped[0] < 3
         stopper.join()
         assert eventually(lambda: server.disconnects == 1)
         assert forge.turns(conversation, project="p") == []

@@ -388,7 +388,7 @@ class _Handler(BaseHTTPRequestHandler):
             yield from events[:first]
             while True:
                 yield events[first]
-                self._wait(0.005)  # more than any model writes, and it leaves time to the others in this process
+                self._wait(0.005)  # 200 pieces a second leave time to the others in this process
         else:
             yield from (map(_cut, events) if behaviour == CUT else events)
             if protocol == wire.OPENAI:
