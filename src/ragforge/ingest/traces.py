@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+
+from ragforge.ingest import seek
 
 _PHRASE = 24
 _VECTOR_BYTES = 64
-_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,41 +50,19 @@ class Scan:
 
 
 def scan(root: Path, traces: dict[str, Traces]) -> Scan:
-    """Look for the traces in every file under `root`. Files that vanish meanwhile hold nothing."""
-    total = 0
-    found: dict[str, list[str]] = {document: [] for document in traces}
-    needles = [(document, n) for document, wanted in traces.items() for n in (*wanted.phrases, *wanted.vectors)]
-    for path in sorted(_files(root)):
-        try:
-            with path.open("rb") as file:
-                size, holders = _search(file, needles)
-        except FileNotFoundError:
-            continue
-        total += size
-        for document in holders:
-            found[document].append(path.relative_to(root).as_posix())
-    return Scan(total, {document: tuple(places) for document, places in found.items()})
+    """Look for the traces in every file under `root`. Files that vanish meanwhile hold nothing.
 
-
-def _files(root: Path) -> Iterator[Path]:
-    """Every file, also while folders come and go. One that cannot be looked into would leave a hole in the proof."""
-
-    def refuse(problem: OSError) -> None:
-        if not isinstance(problem, FileNotFoundError):
-            raise problem
-
-    for folder, _, names in os.walk(root, onerror=refuse):
-        yield from (path for name in names if (path := Path(folder, name)).is_file())
-
-
-def _search(file: BinaryIO, needles: Sequence[tuple[str, bytes]]) -> tuple[int, set[str]]:
-    """A file's size and the documents that have a needle in it. Read, not mapped: a log may be emptied meanwhile."""
-    size, holders = 0, set[str]()
-    overlap = max((len(needle) for _, needle in needles), default=1) - 1
-    kept = b""
-    while piece := file.read(_PIECE):
-        size += len(piece)
-        block = kept + piece
-        holders.update(document for document, needle in needles if document not in holders and needle in block)
-        kept = block[max(0, len(block) - overlap) :]
-    return size, holders
+    Another process reads them: whoever closes a file loses all locks that its process has on it, also those by which
+    SQLite keeps others from the catalog.
+    """
+    needles = [(document, n.hex()) for document, wanted in traces.items() for n in (*wanted.phrases, *wanted.vectors)]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-X", "utf8", seek.__file__],
+        input=json.dumps({"root": os.fspath(root), "needles": needles}).encode(),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    told = json.loads(done.stdout)
+    if "problem" in told:
+        raise OSError(*told["problem"])
+    return Scan(told["bytes"], {document: tuple(told["found"].get(document, ())) for document in traces})

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ragforge.ingest.seek import seek
 from ragforge.ingest.traces import Traces, phrases, scan, vector_piece
 
 
@@ -63,7 +64,7 @@ def test_folders_that_vanish_while_they_are_searched(tmp_path: Path, monkeypatch
         return look(path)
 
     monkeypatch.setattr(os, "scandir", vanishing)
-    assert scan(tmp_path, {"d": Traces((b"needle",), ())}).found == {"d": ("b/file",)}
+    assert seek(str(tmp_path), [("d", b"needle")])[1] == {"d": ["b/file"]}
 
 
 def test_a_folder_that_cannot_be_looked_into_is_no_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,4 +78,12 @@ def test_a_folder_that_cannot_be_looked_into_is_no_proof(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(os, "scandir", closed)
     with pytest.raises(PermissionError):
-        scan(tmp_path, {"d": Traces((b"needle",), ())})
+        seek(str(tmp_path), [("d", b"needle")])
+
+
+def test_what_could_not_be_read_is_told_by_the_process_that_tried(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert scan(tmp_path, {"d": Traces((b"needle",), ())}).found == {"d": ()}
+    with pytest.raises(NotADirectoryError):
+        (tmp_path / "file").write_bytes(b"needle")
+        scan(tmp_path / "file", {"d": Traces((b"needle",), ())})
