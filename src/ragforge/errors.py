@@ -3,9 +3,12 @@
     RagforgeError            message, hint (the next step), exit code
     ├── UserError            2  a wrong argument, setting or value
     │   ├── MissingExtra     2  an optional dependency is not installed
-    │   └── TooLarge         2  over a size limit
+    │   ├── TooLarge         2  over a size limit
+    │   └── Conflict         2  the same key for another request
     ├── NotFound             5  no such project, file, path
     ├── NotAllowed           6  the scope does not reach it
+    │   ├── Unauthenticated  6  no key, or one that works no more
+    │   └── OverLimit        6  the key has used what it may for now; `retry_after` seconds
     ├── ProviderError        7  a model or embedding service failed; `retryable` says whether to try again
     │   ├── WrongShape       7  a model answered, but not in the shape that was asked for
     │   ├── RateLimited      7  slow down; `retry_after` seconds when the provider said so
@@ -58,6 +61,10 @@ class TooLarge(UserError):
     """Over a size limit."""
 
 
+class Conflict(UserError):
+    """What was asked for contradicts what was asked before under the same key."""
+
+
 class NotFound(RagforgeError):
     """No such project, file or path; or one the caller may not know of."""
 
@@ -68,6 +75,18 @@ class NotAllowed(RagforgeError):
     """The caller's scope does not reach this."""
 
     exit_code = 6
+
+
+class Unauthenticated(NotAllowed):
+    """No key, or one that works no more."""
+
+
+class OverLimit(NotAllowed):
+    """A key has used as much as it may for now."""
+
+    def __init__(self, message: str, *, hint: str = "", retry_after: float) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
 
 
 class ProviderError(RagforgeError):
@@ -133,6 +152,6 @@ class IndexLost(StoreError):
 def cannot_write(where: object, problem: OSError) -> StoreError:
     """What the file system refused, as a sentence with the next step."""
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull("the disk is full; nothing was lost", hint="free some space and run the command again")
+        return DiskFull("the disk is full; nothing was lost", hint="free some space and try again")
     refusal = f"cannot write {where}: {problem.strerror}"
     return StoreError(refusal, hint="check the folder's permissions, or choose another --workspace")

@@ -205,6 +205,23 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Server:
+    """How others reach this workspace."""
+
+    host: str = _setting("127.0.0.1", "Address to listen on; any but a loopback address needs a key", guarded=True)
+    port: int = _setting(8600, "Port to listen on; 0: any free one", minimum=0)
+    hosts: str = _setting("", "Names under which it may be called, beside its address: docs.example.org", guarded=True)
+    origins: str = _setting("", "Web pages that may call it: https://app.example.org", guarded=True)
+    body_bytes: int = _setting(200 * MB, "Largest request", minimum=1)
+    threads: int = _setting(8, "Requests that are worked on at once; more wait", minimum=1)
+    waiting: int = _setting(500, "Requests that wait at most; more are sent away", minimum=1)
+    uploads: int = _setting(2, "Files that are taken in at once", minimum=1)
+    idle_seconds: float = _setting(30.0, "Patience with a client that sends or reads nothing", minimum=0.1)
+    head_seconds: float = _setting(10.0, "How long the head of a request may take to come", minimum=0.1)
+    events_seconds: float = _setting(60.0, "How long the events of a stream can be asked for again", minimum=0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Every setting. `origins` tells for each key, such as `limits.file_bytes`, where its value came from."""
 
@@ -219,6 +236,7 @@ class Settings:
     search: Search = field(default_factory=Search)
     model: Model = field(default_factory=Model)
     ask: Ask = field(default_factory=Ask)
+    server: Server = field(default_factory=Server)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
     """Provider keys that are set, by the name of their variable."""
@@ -241,6 +259,7 @@ SECTIONS: Mapping[str, type] = MappingProxyType(
         "search": Search,
         "model": Model,
         "ask": Ask,
+        "server": Server,
     }
 )
 
@@ -342,6 +361,12 @@ def load(
     written = {name: value for name, (value, _) in (here | inside).items()}
     secrets = {name: value for name in sorted(names) if (value := env.get(name) or written.get(name))}
     return Settings(root, **built, origins=MappingProxyType(origins), secrets=MappingProxyType(secrets))
+
+
+def reloaded(settings: Settings) -> Settings:
+    """The same sources read again, with what was given by flags: the workspace's own file may be another now."""
+    given = {key: value for key, value in settings.values() if settings.origins.get(key, "").startswith("flag ")}
+    return load(settings.workspace, flags={"as before": given})
 
 
 def _providers(model: Model) -> set[str]:

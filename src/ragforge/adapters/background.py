@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from ragforge.domain.cancel import Cancel, Cancelled
+from ragforge.domain.pending import Pending
 
 T = TypeVar("T")
 
@@ -48,25 +49,31 @@ def run(work: Coroutine[Any, Any, T], cancel: Cancel) -> T:
         raise Cancelled from None
 
 
-def stream(source: AsyncGenerator[T, None], cancel: Cancel) -> Iterator[T]:
+def stream(source: AsyncGenerator[T, None], cancel: Cancel) -> Iterator[T | Pending]:
     """The pieces of a source on the background loop, as they come. Closing the iterator, or a cancel, stops it."""
-    loop, room = _loop(), asyncio.Semaphore(_AHEAD)
+    loop, room, more = _loop(), asyncio.Semaphore(_AHEAD), Pending()
     pieces: SimpleQueue[T | _End] = SimpleQueue()
+
+    def put(piece: T | _End) -> None:
+        pieces.put(piece)
+        more.arrived()
 
     async def pump() -> None:
         async with aclosing(source):
             async for piece in source:
                 await room.acquire()
-                pieces.put(piece)
+                put(piece)
 
     future = asyncio.run_coroutine_threadsafe(pump(), loop)
-    future.add_done_callback(lambda _: pieces.put(_End()))
+    future.add_done_callback(lambda _: put(_End()))
     try:
         while True:
             cancel.check()
+            more.begin()
             try:
-                piece = pieces.get(timeout=_POLL_SECONDS)
+                piece = pieces.get_nowait()
             except Empty:
+                yield more
                 continue
             if isinstance(piece, _End):
                 break

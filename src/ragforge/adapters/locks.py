@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from ragforge.errors import cannot_write
+from ragforge.errors import Busy, cannot_write
 
 if sys.platform == "win32":
     import msvcrt
@@ -47,3 +47,21 @@ class FileLock:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+
+class WorkspaceLock(FileLock):
+    """Of a workspace, in whose place a restore may put another while one waits: what was opened is then the old one."""
+
+    def acquire(self, *, shared: bool = False, blocking: bool = True) -> bool:
+        acquired = super().acquire(shared=shared, blocking=blocking)
+        if acquired and not self._is_in_place():
+            self.release()
+            raise Busy("the workspace was replaced just now", hint="try again")
+        return acquired
+
+    def _is_in_place(self) -> bool:
+        assert self._fd is not None
+        try:
+            return os.path.samestat(os.fstat(self._fd), os.stat(self._path))
+        except FileNotFoundError:
+            return False

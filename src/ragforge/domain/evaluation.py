@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ragforge.domain.documents import digest
 from ragforge.domain.library import Outcome
-
-if TYPE_CHECKING:
-    from ragforge.domain.records import LogEntry
+from ragforge.domain.records import LogEntry
 
 LAST = "last"
 """How a person names the newest run."""
+FEEDBACK = "feedback"
+"""The set of questions whose answers were judged, by whoever asked them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ class Usage:
     """In US dollars; None where no price is known. A local model costs 0."""
     seconds: float = 0.0
     cut: bool = False
-    """The model stopped at its limit of tokens, in the middle of its text."""
+    """The model stopped in the middle of its text: at its limit of tokens, or because it failed."""
 
     def __add__(self, other: Usage) -> Usage:
         costs = [each.cost for each in (self, other) if each.calls]

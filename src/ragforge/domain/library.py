@@ -47,6 +47,11 @@ class Labels:
     tags: tuple[str, ...] = ()
     confidentiality: Clearance = Clearance.INTERNAL
 
+    @classmethod
+    def unsaid(cls, clearance: Clearance) -> Labels:
+        """Of a file of which nobody said anything: no more secret than what its bringer may see."""
+        return cls(confidentiality=min(cls().confidentiality, clearance))
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -268,6 +273,8 @@ class JobState(StrEnum):
     QUARANTINED = "quarantined"
 
 
+UPLOAD = "upload"
+"""The kind of a job that takes in a file of the inbox."""
 FOREGROUND = "foreground"
 """In a job's payload: a person waits for it. If its process dies, nobody takes it up but the person."""
 
@@ -289,6 +296,43 @@ class Job:
     cancel_requested: bool
     created_at: datetime
     updated_at: datetime
+    principal: str = "owner"
+    """Who asked for it; its work is done as if they did it themselves."""
+    hint: str = ""
+    """After an error: what to do next."""
+    result: Any = None
+    """What became of it: of an upload a list of `FileResult`, else the names of what was made."""
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+ENDED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED, JobState.QUARANTINED)
+
+
+@dataclass(frozen=True, slots=True)
+class JobTerms:
+    """How a job is asked for: once for each key, and one after the other on a lane."""
+
+    key: str = ""
+    """Whoever sends the same again gets the same job."""
+    part: int = 0
+    """Of several jobs with one key."""
+    digest: str = ""
+    """Of all that was asked for: with the same key it must be the same."""
+    lane: str = ""
+    """A job waits for those before it on the same lane of its project."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Who asked for a job, as far as its work needs it."""
+
+    principal: str
+    storage: str
+    """Under which their uploads are stored."""
+    clearance: Clearance
 
 
 @dataclass(frozen=True, slots=True)

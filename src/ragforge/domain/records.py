@@ -42,7 +42,7 @@ class LogEntry:
     """The request id that went through every provider call."""
     asked_at: datetime
     kind: str
-    """`answer`, `abstention`, `search`, `document` or `error`."""
+    """`answer`, `abstention`, `search`, `document` or `error`; figures alone: `vectors`, `judgement`."""
     question: str
     standalone: str = ""
     agent: str = ""

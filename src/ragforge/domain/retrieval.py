@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -49,6 +49,10 @@ class Filters:
 
 
 _NO_FILTERS = Filters()
+
+
+MOST_PASSAGES = 1_000
+"""That one question can bring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,13 +327,18 @@ class Trace:
     """The best of those that were not used."""
     tuning: Tuning
     alpha: float
-    watermark: int
-    behind: int
-    """Changes that the indexes had not applied yet; they were searched all the same."""
+    watermark: int | None
+    """The last change that the indexes had applied."""
+    behind: int | None
+    """Changes that they had not applied yet; those were searched all the same."""
     holding: Mapping[str, int] = field(default_factory=dict)
     """In how many chunks of the keyword index each term of the question occurs."""
     rows: int = 0
     """Chunks in the keyword index."""
+
+    def of_nothing_hidden(self) -> Trace:
+        """Without the figures of the indexes, which hold documents of every clearance."""
+        return replace(self, watermark=None, behind=None, holding={}, rows=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ import os
 import re
 import secrets
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from threading import Lock
 from typing import BinaryIO
 
+from ragforge.durable import sync
 from ragforge.errors import StoreError, TooLarge, cannot_write
 from ragforge.ports import Clock, StoredBlob
 
@@ -47,6 +48,18 @@ class FolderBlobs:
             os.close(fd)
         self._unsynced.append(path)
         return StoredBlob(key, size, sha256.hexdigest())
+
+    def put_back(self, key: str, pieces: Iterable[bytes]) -> None:
+        """Bytes from a backup, under the name they had there. What stands under it is replaced."""
+        path = self._path(key)
+        path.unlink(missing_ok=True)
+        fd = _create(path)
+        try:
+            for piece in pieces:
+                _write_all(fd, piece, path)
+        finally:
+            os.close(fd)
+        self._unsynced.append(path)
 
     def open(self, key: str) -> BufferedReader:
         return self._path(key).open("rb")
@@ -125,15 +138,9 @@ def _write_all(fd: int, data: bytes, path: Path) -> None:
 def _fsync(path: Path) -> bool:
     """False if it was removed meanwhile."""
     try:
-        fd = os.open(path, os.O_RDONLY)
+        sync(path)
     except FileNotFoundError:
         return False
-    except PermissionError:  # Windows does not open folders
-        return True
-    try:
-        os.fsync(fd)
     except OSError as problem:
         raise cannot_write(path, problem) from problem
-    finally:
-        os.close(fd)
     return True

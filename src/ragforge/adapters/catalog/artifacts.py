@@ -12,8 +12,10 @@ import sqlalchemy as sa
 from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.tombstones import bury
 from ragforge.adapters.catalog.unit import Session, batches, cleared, milliseconds, moment, storable
 from ragforge.domain.access import Scope
+from ragforge.domain.archives import Kind
 from ragforge.domain.documents import Locator
 from ragforge.domain.prompts import Source
 from ragforge.domain.records import FORGOTTEN_SECTION, FORGOTTEN_SOURCE, Artifact, ArtifactSection
@@ -36,7 +38,7 @@ class SqlArtifacts:
         known = session.still_there(row.ord, used)
         old = sa.select(t.artifacts.c.ord).where(t.artifacts.c.project == row.ord, t.artifacts.c.id == artifact.id)
         if session.execute(old).first():
-            self.remove(scope, project, artifact.id)
+            self._drop(scope, project, artifact.id)
         (key,) = session.keys(t.artifacts, 1)
         kept = _without(artifact, used - known)
         session.insert(t.artifacts, [{"ord": key, "project": row.ord, **_row(kept)}])
@@ -52,6 +54,10 @@ class SqlArtifacts:
         return [_artifact(row) for row in self._session.execute(newest_first)]
 
     def remove(self, scope: Scope, project: str, id: str) -> None:
+        self._drop(scope, project, id)
+        bury(self._session, Kind.ARTIFACT, [(id, "")])
+
+    def _drop(self, scope: Scope, project: str, id: str) -> None:
         key = self._visible(scope, project, id).ord
         self._session.execute(sa.delete(t.artifacts).where(t.artifacts.c.ord == key))
 

@@ -17,14 +17,17 @@ from ragforge.adapters.catalog.documents import SqlDocuments
 from ragforge.adapters.catalog.embeddings import SqlEmbeddings, section_of_chunk
 from ragforge.adapters.catalog.evaluations import SqlEvaluations
 from ragforge.adapters.catalog.jobs import SqlJobs
+from ragforge.adapters.catalog.keys import SqlAccessKeys
 from ragforge.adapters.catalog.passages import SqlPassages
 from ragforge.adapters.catalog.projects import SqlProjects
 from ragforge.adapters.catalog.querylog import SqlQueryLog
 from ragforge.adapters.catalog.texts import SqlProjectTexts
+from ragforge.adapters.catalog.tombstones import SqlTombstones
 from ragforge.adapters.catalog.unit import Session
 from ragforge.adapters.locks import FileLock
+from ragforge.domain.archives import TableShape
 from ragforge.domain.library import Finding
-from ragforge.ports import Clock
+from ragforge.ports import CatalogDump, CatalogLoad, Clock, TableRow
 
 
 class SqlUnit:
@@ -42,6 +45,8 @@ class SqlUnit:
         self.texts = SqlProjectTexts(session)
         self.log = SqlQueryLog(session)
         self.artifacts = SqlArtifacts(session)
+        self.keys = SqlAccessKeys(session)
+        self.tombstones = SqlTombstones(session)
 
 
 class SqlCatalog:
@@ -64,6 +69,11 @@ class SqlCatalog:
         return catalog
 
     @classmethod
+    def unopened(cls, path: Path | None, url: str, clock: Clock) -> SqlCatalog:
+        """One that is to be filled from a backup: no tables are made yet. In a file, or on a server."""
+        return cls(Database.postgres(url) if path is None else Database.sqlite(path, 30.0), clock)
+
+    @classmethod
     def connect(cls, url: str, clock: Clock) -> SqlCatalog:
         """A catalog on a Postgres server."""
         catalog = cls(Database.postgres(url), clock)
@@ -79,6 +89,31 @@ class SqlCatalog:
     def write(self) -> Iterator[SqlUnit]:
         with self._database.write() as connection:
             yield SqlUnit(Session(connection, self._clock))
+
+    @contextlib.contextmanager
+    def dumping(self) -> Iterator[CatalogDump]:
+        """Every table at one moment, for a backup; others go on writing."""
+        from ragforge.adapters.catalog.dump import SqlDump
+
+        with self._database.read() as connection:
+            yield SqlDump(connection)
+
+    @contextlib.contextmanager
+    def loading(self, schema: str, tables: Iterable[tuple[TableShape, Iterable[TableRow]]]) -> Iterator[CatalogLoad]:
+        """Fill an empty catalog from a backup, whatever version that is of; it is there when the block has ended."""
+        from ragforge.adapters.catalog.dump import SqlLoad, load
+
+        with self._database.write() as connection:
+            session = Session(connection, self._clock)
+            load(self._database, session, schema, tables)
+            yield SqlLoad(SqlUnit(session), session)
+
+    def is_empty(self) -> bool:
+        """Whether nothing is in it that a restore could overwrite."""
+        from ragforge.adapters.catalog.dump import holds_nothing
+
+        with self._database.read() as connection:
+            return holds_nothing(connection)
 
     def flush(self) -> bool:
         """Leave nothing behind in the write-ahead log. False while a reader still needs it."""

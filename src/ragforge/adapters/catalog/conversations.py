@@ -2,7 +2,8 @@
 
 A conversation belongs to the principal who began it; to all others it is not there. What is made from a turn goes
 with it: its vector, the rollup that tells of it, and later questions that were rewritten with its words. An answer goes
-with the documents it may hold words of, and takes later answers along that may repeat it.
+with the documents it may hold words of, and takes later answers along that may repeat it. To a scope that may not know
+of such a document any more, it looks as if that were gone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,8 +20,10 @@ from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.evaluations import as_typed
-from ragforge.adapters.catalog.unit import Session, batches, milliseconds, moment, storable
+from ragforge.adapters.catalog.tombstones import bury
+from ragforge.adapters.catalog.unit import Session, batches, cleared, milliseconds, moment, storable
 from ragforge.domain.access import Scope
+from ragforge.domain.archives import Kind
 from ragforge.domain.conversation import FORGOTTEN_ANSWER, Conversation, Rollup, Turn
 from ragforge.errors import NotFound, Outdated, UserError
 
@@ -28,13 +32,14 @@ class SqlConversations:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def begin(self, scope: Scope, project: str, title: str) -> Conversation:
+    def begin(self, scope: Scope, project: str, title: str, id: str = "") -> Conversation:
+        """A new one, under an id of its own unless it had one before."""
         session, row = self._session, self._session.project(scope, project)
         (key,) = session.keys(t.conversations, 1)
         now = session.now()
         facts = {
             "ord": key,
-            "id": secrets.token_hex(8),
+            "id": id or secrets.token_hex(8),
             "project": row.ord,
             "principal": scope.principal,
             "title": storable(title),
@@ -47,20 +52,20 @@ class SqlConversations:
         return self.get(scope, project, str(facts["id"]))
 
     def get(self, scope: Scope, project: str, conversation: str) -> Conversation:
-        return _conversation(self._visible(scope, project, conversation), project)
+        row = self._visible(scope, project, conversation)
+        return _conversation(row, project, len(self._withheld(scope, row.ord)))
 
     def all(self, scope: Scope, project: str) -> list[Conversation]:
         """The principal's own, the one that was spoken in last first."""
         newest_first = self._own(scope, project).order_by(
             t.conversations.c.updated_at.desc(), t.conversations.c.ord.desc()
         )
-        return [_conversation(row, project) for row in self._session.execute(newest_first)]
+        found = self._session.execute(newest_first).all()
+        return [_conversation(row, project, len(self._withheld(scope, row.ord))) for row in found]
 
     def remove(self, scope: Scope, project: str, conversation: str) -> None:
         """Remove it with its turns, rollups and vectors; the log keeps the questions, but not where they were asked."""
-        key = self._locked(scope, project, conversation)
-        _forget_rewrites(self._session, key, 0)
-        self._session.execute(sa.delete(t.conversations).where(t.conversations.c.ord == key))
+        remove_conversation(self._session, self._locked(scope, project, conversation), conversation)
 
     # -- turns
 
@@ -74,7 +79,7 @@ class SqlConversations:
         """
         session, row = self._session, self._session.project(scope, project)
         key = self._locked(scope, project, turn.conversation)
-        is_cut = cuts is not None and cuts != self._cuts(key)
+        is_cut = cuts is not None and cuts != self._cuts(scope, key)
         gone = set(turn.documents) - session.still_there(row.ord, turn.documents)
         forgotten = bool(gone) or (is_cut and turn.repeats)
         next_number = (
@@ -97,7 +102,8 @@ class SqlConversations:
 
     def turns(self, scope: Scope, project: str, conversation: str) -> list[Turn]:
         """All of them, in their order; also those that a rollup stands for."""
-        return self._turns(self._visible(scope, project, conversation).ord)
+        key = self._visible(scope, project, conversation).ord
+        return self._turns(key, withheld=self._withheld(scope, key))
 
     def update(
         self,
@@ -126,12 +132,7 @@ class SqlConversations:
 
     def remove_turn(self, scope: Scope, project: str, turn: str) -> None:
         """Remove it with its vector; a rollup that tells of it goes too, and its other turns stand for themselves."""
-        found = self._turn(scope, project, turn)
-        _bequeath(self._session, found)
-        _drop_vectors(self._session, [found.id])
-        _drop_rollups(self._session, [found.rollup])
-        _cut(self._session, found.conversation, found.number)
-        self._session.execute(sa.delete(t.turns).where(t.turns.c.ord == found.ord))
+        remove_turn(self._session, self._turn(scope, project, turn))
 
     def forget_document(self, scope: Scope, project: str, document: str) -> int:
         """Of turns that may hold its words, whoever asked, keep the question only. Returns how many there were."""
@@ -156,7 +157,7 @@ class SqlConversations:
         since it had `cuts`, when its turns were read: the summary might still tell of it.
         """
         session, key = self._session, self._locked(scope, project, rollup.conversation)
-        is_cut = cuts is not None and cuts != self._cuts(key)
+        is_cut = cuts is not None and cuts != self._cuts(scope, key)
         span = (t.turns.c.conversation == key, t.turns.c.number.between(rollup.first, rollup.last))
         rolled = list(session.execute(sa.select(t.turns.c.rollup).where(*span)).scalars())
         if not rolled or any(other is not None for other in rolled) or is_cut:
@@ -176,7 +177,8 @@ class SqlConversations:
         """In the order of their spans."""
         key = self._visible(scope, project, conversation).ord
         found = sa.select(t.rollups).where(t.rollups.c.conversation == key).order_by(t.rollups.c.first)
-        return [_rollup(row, conversation) for row in self._session.execute(found)]
+        withheld = self._withheld_items(scope, key)
+        return [_rollup(row, conversation) for row in self._session.execute(found) if row.id not in withheld]
 
     def recalled(self, scope: Scope, project: str, rollups: Collection[str]) -> None:
         """Count that these were of use; what is gone meanwhile is passed over."""
@@ -196,7 +198,8 @@ class SqlConversations:
         found = sa.select(t.memory_vectors.c.item, t.memory_vectors.c.vector).where(
             t.memory_vectors.c.conversation == key, t.memory_vectors.c.fingerprint == fingerprint
         )
-        return {row.item: bytes(row.vector) for row in self._session.execute(found)}
+        withheld = self._withheld_items(scope, key)
+        return {row.item: bytes(row.vector) for row in self._session.execute(found) if row.item not in withheld}
 
     def unembedded(self, scope: Scope, project: str, conversation: str, fingerprint: str) -> list[str]:
         """Turns with their answer, and rollups, that have no vector of this model yet, in their order."""
@@ -204,7 +207,9 @@ class SqlConversations:
         said = self._unembedded(t.turns, key, fingerprint).where(t.turns.c.answer != FORGOTTEN_ANSWER)
         made = self._unembedded(t.rollups, key, fingerprint)
         statements = (said.order_by(t.turns.c.number), made.order_by(t.rollups.c.first))
-        return [id for statement in statements for id in self._session.execute(statement).scalars()]
+        found = [id for statement in statements for id in self._session.execute(statement).scalars()]
+        withheld = self._withheld_items(scope, key) if found else set()
+        return [id for id in found if id not in withheld]
 
     def _unembedded(self, table: sa.Table, conversation: int, fingerprint: str) -> sa.Select[Any]:
         vector = sa.exists().where(t.memory_vectors.c.item == table.c.id, t.memory_vectors.c.fingerprint == fingerprint)
@@ -250,9 +255,35 @@ class SqlConversations:
         self._session.lock(self._session.project(scope, project).ord)
         return int(self._visible(scope, project, conversation).ord)
 
-    def _cuts(self, conversation: int) -> int:
+    def _cuts(self, scope: Scope, conversation: int) -> int:
+        """What is withheld counts as removed."""
         counted = sa.select(t.conversations.c.cuts).where(t.conversations.c.ord == conversation)
-        return int(self._session.execute(counted).scalar_one())
+        return int(self._session.execute(counted).scalar_one()) + len(self._withheld(scope, conversation))
+
+    def _withheld(self, scope: Scope, conversation: int) -> set[int]:
+        """Turns that may hold words of a document above the scope, and later ones that may repeat those."""
+        if scope.sees_all:
+            return set()
+        within = t.turns.c.conversation == conversation
+        first = self._session.execute(holding_above(scope, within).with_only_columns(sa.func.min(t.turns.c.number)))
+        if (number := first.scalar()) is None:
+            return set()
+        repeating = sa.and_(within, t.turns.c.number > number, t.turns.c.repeats)
+        both = sa.union(holding_above(scope, within), sa.select(t.turns.c.ord).where(repeating))
+        return set(self._session.execute(both).scalars())
+
+    def _withheld_items(self, scope: Scope, conversation: int) -> set[str]:
+        """The ids of these turns, and of the rollups that tell of them."""
+        keys = self._withheld(scope, conversation)
+        items: set[str] = set()
+        for batch in batches(sorted(keys)):
+            found = (
+                sa.select(t.turns.c.id, t.rollups.c.id)
+                .outerjoin(t.rollups, t.rollups.c.ord == t.turns.c.rollup)
+                .where(t.turns.c.ord.in_(batch))
+            )
+            items |= {id for row in self._session.execute(found) for id in row if id is not None}
+        return items
 
     def _item(self, scope: Scope, project: str, table: sa.Table, id: str) -> tuple[int, int]:
         """The keys of a turn or rollup and of its conversation, for a change."""
@@ -268,7 +299,7 @@ class SqlConversations:
         key, _ = self._item(scope, project, t.turns, turn)
         return self._session.execute(sa.select(t.turns).where(t.turns.c.ord == key)).one()
 
-    def _turns(self, conversation: int, *where: sa.ColumnElement[bool]) -> list[Turn]:
+    def _turns(self, conversation: int, *where: sa.ColumnElement[bool], withheld: Collection[int] = ()) -> list[Turn]:
         found = (
             sa.select(t.turns, t.conversations.c.id.label("in_conversation"), t.rollups.c.id.label("rolled_into"))
             .join(t.conversations, t.conversations.c.ord == t.turns.c.conversation)
@@ -283,9 +314,42 @@ class SqlConversations:
             .order_by(t.turn_documents.c.turn, t.turn_documents.c.position)
         )
         documents: dict[int, list[str]] = defaultdict(list)
-        for row in self._session.execute(held):
-            documents[row.turn].append(row.document)
-        return [_turn(row, documents[row.ord]) for row in self._session.execute(found)]
+        for each in self._session.execute(held):
+            documents[each.turn].append(each.document)
+        turns: list[Turn] = []
+        told_on = False
+        for row in self._session.execute(found):
+            turn = _turn(row, documents[row.ord])
+            if row.ord in withheld:
+                turn = replace(turn, answer=FORGOTTEN_ANSWER, standalone="", summary="", tags=(), documents=())
+                told_on = True
+            turns.append(replace(turn, standalone="") if told_on else turn)  # rewritten with words of what was said
+        return turns
+
+
+def holding_above(scope: Scope, where: sa.ColumnElement[bool]) -> sa.Select[Any]:
+    """Of these turns, those that may hold words of a document that the scope may not know of."""
+    return (
+        sa.select(t.turns.c.ord)
+        .join(t.turn_documents, t.turn_documents.c.turn == t.turns.c.ord)
+        .join(t.documents, t.documents.c.id == t.turn_documents.c.document)
+        .where(where, ~cleared(scope))
+    )
+
+
+def remove_conversation(session: Session, key: int, id: str) -> None:
+    _forget_rewrites(session, key, 0)
+    session.execute(sa.delete(t.conversations).where(t.conversations.c.ord == key))
+    bury(session, Kind.CONVERSATION, [(id, "")])
+
+
+def remove_turn(session: Session, turn: Row[Any]) -> None:
+    _bequeath(session, turn)
+    _drop_vectors(session, [turn.id])
+    _drop_rollups(session, [turn.rollup])
+    _cut(session, turn.conversation, turn.number)
+    session.execute(sa.delete(t.turns).where(t.turns.c.ord == turn.ord))
+    bury(session, Kind.TURN, [(turn.id, "")])
 
 
 def forget_in_turns(session: Session, project: int, documents: Sequence[str]) -> int:
@@ -386,8 +450,9 @@ def _list_text(items: Sequence[str]) -> str:
     return storable(json.dumps(list(items), ensure_ascii=False))
 
 
-def _conversation(row: Row[Any], project: str) -> Conversation:
-    return Conversation(row.id, project, row.title, row.turns, moment(row.created_at), moment(row.updated_at), row.cuts)
+def _conversation(row: Row[Any], project: str, withheld: int) -> Conversation:
+    times = (moment(row.created_at), moment(row.updated_at))
+    return Conversation(row.id, project, row.title, row.turns, *times, row.cuts + withheld)
 
 
 def _turn_row(turn: Turn) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from ragforge.adapters.locks import FileLock
 from ragforge.errors import Busy, CorruptStore, DiskFull, MissingExtra, StoreError, UserError, cannot_write
 
-HEAD = "0008"
+HEAD = "0009"
 """The newest migration; a test compares it with the scripts."""
 
 _UPGRADE_LOCK = 0x7261676675706772
@@ -224,16 +224,20 @@ class Database:
         return target
 
     def _migrate(self) -> None:
+        with self.write() as connection:
+            self.migrate_on(connection)
+
+    def migrate_on(self, connection: Connection, schema: str = "head") -> None:
+        """Bring the schema to this version, inside the caller's transaction."""
         from alembic import command
         from alembic.config import Config
 
         config = Config()
         config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
-        with self.write() as connection:
-            if not self.is_sqlite:
-                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+        if not self.is_sqlite:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_UPGRADE_LOCK)))
+        config.attributes["connection"] = connection
+        command.upgrade(config, schema)
 
     # -- errors
 
@@ -251,7 +255,7 @@ class Database:
 
 
 def _disk_full() -> DiskFull:
-    return DiskFull("the disk is full; nothing was lost", hint="free some space and run the command again")
+    return DiskFull("the disk is full; nothing was lost", hint="free some space and try again")
 
 
 def _not_an_address() -> UserError:
@@ -262,7 +266,7 @@ def _translate(text: str, path: Path | None, *, server_fails: bool = False) -> S
     """What the database's driver said, as a sentence with the next step."""
     where = str(path) if path else "the database"
     if "locked" in text or "busy" in text:
-        return Busy("another ragforge process is writing", hint="wait for it to end, then run the command again")
+        return Busy("another ragforge process is writing", hint="wait for it to end, then try again")
     if "disk is full" in text or "No space left" in text:
         return _disk_full()
     if "readonly" in text or "unable to open" in text or "permission" in text.lower():

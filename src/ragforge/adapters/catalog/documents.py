@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +17,7 @@ from ragforge.adapters.catalog.artifacts import forget_in_artifacts
 from ragforge.adapters.catalog.conversations import forget_in_turns
 from ragforge.adapters.catalog.embeddings import count_known, section_of_chunk, text_of_chunk
 from ragforge.adapters.catalog.evaluations import forget_in_evaluations
+from ragforge.adapters.catalog.jobs import forget_in_jobs
 from ragforge.adapters.catalog.projects import SqlProjects, sweep_versions
 from ragforge.adapters.catalog.publishing import (
     Publisher,
@@ -26,8 +29,23 @@ from ragforge.adapters.catalog.publishing import (
     remove_versions,
     split_rows,
 )
-from ragforge.adapters.catalog.unit import Session, batches, cleared, locator, moment, reached
+from ragforge.adapters.catalog.tombstones import bury
+from ragforge.adapters.catalog.unit import (
+    Session,
+    batches,
+    beside,
+    beyond,
+    cleared,
+    key_seen_by,
+    locator,
+    moment,
+    plain_key,
+    reached,
+    wears,
+)
 from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.archives import Kind, StoredVersion
+from ragforge.domain.cursor import Cursor
 from ragforge.domain.documents import Mark, Parsed, Reason, Split, TextKind
 from ragforge.domain.library import (
     Chunk,
@@ -45,7 +63,7 @@ from ragforge.domain.library import (
     StoredText,
     Summary,
 )
-from ragforge.errors import NotFound, Outdated
+from ragforge.errors import NotAllowed, NotFound, Outdated
 
 _ENDING = ("status", "reason", "message", "hint")
 _SHOWN = ("status", "type", "mime", "size", "sha256", "title", "summary", "notes", "characters", "tokens", "chunks")
@@ -70,7 +88,7 @@ class SqlDocuments:
             )
             for r in self._session.execute(statement):
                 problem = None if r.reason is None else Problem(Reason(r.reason), r.message, r.hint)
-                found[r.key] = KnownSource(_source(r), r.id, Status(r.status), problem)
+                found[r.key] = KnownSource(_source(r, scope), r.id, Status(r.status), problem)
         return found
 
     def source_keys(self, scope: Scope, project: str, prefix: str) -> list[str]:
@@ -117,23 +135,61 @@ class SqlDocuments:
         self._session.lock(row.ord)
         live = SqlProjects(self._session).live(scope, project)
         if live.number != generation:
-            raise Outdated("the project's splitter or model changed meanwhile", hint="run the command again")
+            raise Outdated("the project's splitter or model changed meanwhile", hint="try again")
         self._require_vectors(row.ord, live, {text_hash for file in files for text_hash in file.hashes})
-        return Publisher(self._session, row.ord, project, live).publish(files)
+        return Publisher(self._session, row.ord, project, live).publish(self._beside(scope, row.ord, files))
+
+    def _beside(self, scope: Scope, project: int, files: Sequence[Publication]) -> list[Publication]:
+        """The files, so that none touches a document that the scope may not know of.
+
+        Of a path that is such a document's, they become another document, as if it were not there. The same bytes
+        cannot be two documents of a project, so those are refused, and the reason is not told.
+        """
+        if scope.sees_all:
+            return list(files)
+        for file in files:
+            _require_clearance(scope, file.labels.confidentiality)
+        for batch in batches([file.source.sha256 for file in files]):
+            if self._above(scope, project, t.versions, t.versions.c.sha256, batch):
+                raise NotAllowed("this file cannot be taken in", hint="ask the workspace's owner")
+        keys = {file.source.key: file.source.key for file in files}
+        taken = {
+            key for batch in batches(keys) for key in self._above(scope, project, t.sources, t.sources.c.key, batch)
+        }
+        for key in taken:
+            others = (beside(key, number) for number in count(1))
+            keys[key] = next(
+                each for each in others if not self._above(scope, project, t.sources, t.sources.c.key, [each])
+            )
+        return [replace(file, source=replace(file.source, key=keys[file.source.key])) for file in files]
+
+    def _above(
+        self, scope: Scope, project: int, table: sa.Table, column: sa.ColumnElement[str], values: Sequence[str]
+    ) -> list[str]:
+        """Those of the values that belong to documents which the scope may not know of."""
+        found = (
+            sa.select(column)
+            .join(t.documents, t.documents.c.ord == table.c.document)
+            .where(table.c.project == project, column.in_(values), ~cleared(scope))
+        )
+        return list(self._session.execute(found).scalars())
 
     def _require_vectors(self, project: int, generation: Generation, hashes: Collection[bytes]) -> None:
         if count_known(self._session, project, generation.embedder_fingerprint, hashes) < len(hashes):
-            raise Outdated("vectors of these files were removed meanwhile", hint="run the command again")
+            raise Outdated("vectors of these files were removed meanwhile", hint="try again")
 
     def remove(self, scope: Scope, project: str, document: str) -> Removed:
         """Remove a document from everything but the stored bytes, which the caller deletes after the commit."""
         row = self._session.project(scope, project)
         self._session.lock(row.ord)
         key = self._key(scope, project, document)
-        found = sa.select(t.versions.c.ord, t.versions.c.blob).where(t.versions.c.document == key)
-        versions = self._session.execute(found).all()
+        found = sa.select(t.versions.c.ord, t.versions.c.blob, t.versions.c.sha256)
+        versions = self._session.execute(found.where(t.versions.c.document == key).order_by(t.versions.c.ord)).all()
         removed = remove_versions(self._session, [v.ord for v in versions])
+        sources = sa.select(t.sources.c.key).where(t.sources.c.document == key)
+        forget_in_jobs(self._session, row.ord, [plain_key(each) for each in self._session.execute(sources).scalars()])
         self._session.execute(sa.delete(t.documents).where(t.documents.c.ord == key))
+        bury(self._session, Kind.DOCUMENT, [(document, versions[-1].sha256 if versions else "")])
         forget_in_turns(self._session, row.ord, [document])
         forget_in_artifacts(self._session, row.ord, [document])
         forget_in_evaluations(self._session, row.ord, [document])
@@ -164,8 +220,16 @@ class SqlDocuments:
 
     # -- reading
 
-    def all(self, scope: Scope, project: str, status: Status | None = None) -> list[Document]:
-        return self._documents(scope, project, None, status)
+    def all(
+        self,
+        scope: Scope,
+        project: str,
+        status: Status | None = None,
+        limit: int | None = None,
+        after: Cursor | None = None,
+    ) -> list[Document]:
+        """In the order in which they came."""
+        return self._documents(scope, project, None, status, limit, after)
 
     def get(self, scope: Scope, project: str, documents: Collection[str]) -> list[Document]:
         return [found for batch in batches(documents) for found in self._documents(scope, project, batch, None)]
@@ -184,7 +248,7 @@ class SqlDocuments:
         """Documents whose id begins with `name`, or that are called so, or that came from that path."""
         row = self._session.project(scope, project)
         by_source = sa.select(t.sources.c.document).where(
-            t.sources.c.project == row.ord, (t.sources.c.key == name) | (t.sources.c.name == name)
+            t.sources.c.project == row.ord, wears(scope, name) | (t.sources.c.name == name)
         )
         by_id = t.documents.c.id.startswith(name, autoescape=True) if len(name) >= 4 else t.documents.c.id == name
         statement = sa.select(t.documents.c.id).where(
@@ -195,7 +259,13 @@ class SqlDocuments:
         return list(self._session.execute(statement).scalars())
 
     def _documents(
-        self, scope: Scope, project: str, ids: Collection[str] | None, status: Status | None
+        self,
+        scope: Scope,
+        project: str,
+        ids: Collection[str] | None,
+        status: Status | None,
+        limit: int | None = None,
+        after: Cursor | None = None,
     ) -> list[Document]:
         row = self._session.project(scope, project)
         shown, latest = t.versions.alias("shown"), t.versions.alias("newest")
@@ -208,7 +278,7 @@ class SqlDocuments:
             )
             .join(shown, shown.c.ord == sa.func.coalesce(t.documents.c.live, t.documents.c.latest))
             .join(latest, latest.c.ord == t.documents.c.latest)
-            .where(cleared(scope))
+            .where(cleared(scope), beyond(t.documents, after))
             .order_by(t.documents.c.ord)
         )
         if ids is None:
@@ -217,17 +287,18 @@ class SqlDocuments:
             statement = statement.where(t.documents.c.id.in_(list(ids)), _also_of(row.ord))
         if status is not None:
             statement = statement.where(shown.c.status == str(status))
-        rows = self._session.execute(statement).all()
-        sources = self._sources_of(row.ord, None if ids is None else [r.ord for r in rows])
+        rows = self._session.execute(statement.limit(limit)).all()
+        few = ids is not None or limit is not None
+        sources = self._sources_of(scope, row.ord, [r.ord for r in rows] if few else None)
         return [_document(r, project, tuple(sources[r.ord])) for r in rows]
 
-    def _sources_of(self, project: int, documents: Sequence[int] | None) -> dict[int, list[Source]]:
+    def _sources_of(self, scope: Scope, project: int, documents: Sequence[int] | None) -> dict[int, list[Source]]:
         statement = sa.select(t.sources).where(t.sources.c.project == project).order_by(t.sources.c.ord)
-        if documents is not None:
-            statement = statement.where(t.sources.c.document.in_(documents))
         found: dict[int, list[Source]] = defaultdict(list)
-        for row in self._session.execute(statement):
-            found[row.document].append(_source(row))
+        for batch in [None] if documents is None else batches(documents):
+            some = statement if batch is None else statement.where(t.sources.c.document.in_(batch))
+            for row in self._session.execute(some):
+                found[row.document].append(_source(row, scope))
         return found
 
     def summaries(self, scope: Scope, project: str) -> list[Summary]:
@@ -296,6 +367,16 @@ class SqlDocuments:
         version = self._session.execute(sa.select(t.documents.c.live).where(t.documents.c.ord == key)).scalar()
         return self._text(version, live.chunks) if version is not None else ""
 
+    def blob(self, scope: Scope, project: str, document: str) -> str:
+        """The name of the bytes that are shown: those that could be read, else the newest; empty if none are stored."""
+        key = self._key(scope, project, document)
+        shown = (
+            sa.select(t.versions.c.blob)
+            .join(t.documents, t.versions.c.ord == sa.func.coalesce(t.documents.c.live, t.documents.c.latest))
+            .where(t.documents.c.ord == key)
+        )
+        return str(self._session.execute(shown).scalar() or "")
+
     def _text(self, version: int, generation: int) -> str:
         """Sections cover the text; windows overlap, so each adds what the ones before it did not hold."""
         statement = (
@@ -346,6 +427,7 @@ class SqlDocuments:
         if tags is not None:
             values["tags"] = json.dumps(list(tags), ensure_ascii=False)
         if confidentiality is not None:
+            _require_clearance(scope, confidentiality)
             values["confidentiality"] = int(confidentiality)
         if values:
             self._update(scope, project, documents, values)
@@ -405,7 +487,7 @@ class SqlDocuments:
         row = self._session.project(scope, project)
         self._session.lock(row.ord)
         if SqlProjects(self._session).building(scope, project) != generation:
-            raise Outdated("another splitter or model was chosen meanwhile", hint="run the command again")
+            raise Outdated("another splitter or model was chosen meanwhile", hint="try again")
         version = self._session.execute(sa.select(t.versions).where(t.versions.c.ord == file.version)).one_or_none()
         has = sa.select(t.chunks.c.ord).where(
             t.chunks.c.version == file.version, t.chunks.c.generation == generation.chunks
@@ -441,12 +523,19 @@ class SqlDocuments:
             )
             log_changes(self._session, row.ord, [], [(r.document, r.ord) for r in self._session.execute(found)])
 
+    def version(self, scope: Scope, project: str, document: str) -> StoredVersion:
+        """The version that can be found, or the newest where none can."""
+        key = self._key(scope, project, document)
+        live = SqlProjects(self._session).live(scope, project)
+        shown = sa.select(sa.func.coalesce(t.documents.c.live, t.documents.c.latest)).where(t.documents.c.ord == key)
+        row = self._session.execute(sa.select(t.versions).where(t.versions.c.ord == shown.scalar_subquery())).one()
+        return StoredVersion(row.blob, row.parser, row.name, self._parsed(row, live.chunks))
+
     def blobs(self, scope: Scope) -> Iterator[str]:
-        """The names of all stored bytes that a version of a reachable project needs."""
-        statement = sa.select(t.versions.c.blob, t.projects.c.id).join(
-            t.projects, t.projects.c.ord == t.versions.c.project
-        )
-        return (row.blob for row in self._session.execute(statement) if scope.reaches(row.id))
+        """The names of all stored bytes that a version needs. Who saw only some would take the others for strays."""
+        if scope.projects is not None:
+            raise NotAllowed("stored bytes are looked after for the whole workspace", hint="ask its owner")
+        return (row.blob for row in self._session.execute(sa.select(t.versions.c.blob)))
 
     def stored(self, scope: Scope, project: str) -> Iterator[tuple[str, str, str]]:
         """Name, sha256 and blob of every version whose bytes were stored."""
@@ -472,13 +561,22 @@ class SqlDocuments:
         return int(key)
 
 
+def _require_clearance(scope: Scope, confidentiality: Clearance) -> None:
+    """Nobody puts a document out of their own sight."""
+    if confidentiality > scope.clearance:
+        raise NotAllowed(
+            f"your clearance is {scope.clearance.name.lower()}, so nothing can be labelled higher",
+            hint="ask the workspace's owner",
+        )
+
+
 def _also_of(project: int) -> sa.ColumnElement[bool]:
     """Documents of the project, where few are named: SQLite would read all of the project's if it saw the column."""
     return t.documents.c.project + 0 == project
 
 
-def _source(row: Row[Any]) -> Source:
-    return Source(row.key, row.name, row.size, row.mtime_ns, row.sha256)
+def _source(row: Row[Any], scope: Scope) -> Source:
+    return Source(key_seen_by(scope, row.key), row.name, row.size, row.mtime_ns, row.sha256)
 
 
 def _document(row: Row[Any], project: str, sources: tuple[Source, ...]) -> Document:

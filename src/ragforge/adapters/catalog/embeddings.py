@@ -12,9 +12,12 @@ from ragforge.adapters.catalog.unit import Session, batches, by_any_model, clear
 from ragforge.domain.access import Scope
 from ragforge.domain.documents import breadcrumb
 from ragforge.domain.library import Generation, PendingChunk
-from ragforge.domain.tokens import Matrix
+from ragforge.domain.tokens import Matrix, Vector
 from ragforge.errors import BadVectors
 from ragforge.ports import EmbedderCard
+
+_UNIT = 1e-3
+"""How far a vector's length may be from one."""
 
 
 class SqlEmbeddings:
@@ -86,6 +89,35 @@ class SqlEmbeddings:
             .limit(limit)
         )
         return list(self._session.execute(statement).scalars())
+
+    def of_document(self, scope: Scope, project: str, document: str) -> list[tuple[bytes, bytes]]:
+        """Hash and vector, by the live model, of each text that the document's chunks were embedded as."""
+        row = self._session.project(scope, project)
+        statement = (
+            sa.select(t.embeddings.c.text_hash, t.embeddings.c.vector)
+            .join(t.chunks, t.chunks.c.text_hash == t.embeddings.c.text_hash)
+            .join(t.documents, t.documents.c.live == t.chunks.c.version)
+            .join(t.generations, t.generations.c.project == t.documents.c.project)
+            .where(t.documents.c.project == row.ord, t.documents.c.id == document, cleared(scope))
+            .where(t.generations.c.number == row.generation, t.chunks.c.generation == t.generations.c.chunks)
+            .where(t.embeddings.c.project == row.ord, t.embeddings.c.embedder == t.generations.c.embedder)
+            .distinct()
+        )
+        return [(found.text_hash, found.vector) for found in self._session.execute(statement)]
+
+    def put_stored(self, scope: Scope, project: str, card: EmbedderCard, vectors: Sequence[tuple[bytes, bytes]]) -> int:
+        """Vectors that this model made elsewhere, where they are whole. Returns how many were taken."""
+        import numpy as np
+
+        self._session.project(scope, project)
+        usable: list[tuple[bytes, Vector]] = []
+        for text_hash, stored in vectors:
+            vector = np.frombuffer(stored, np.float32) if len(stored) % 4 == 0 else np.empty(0, np.float32)
+            if len(vector) == (card.dimension or len(vector)) and abs(float(np.linalg.norm(vector)) - 1) < _UNIT:
+                usable.append((text_hash, vector))
+        if usable:
+            self.put(scope, project, card, [text_hash for text_hash, _ in usable], np.stack([v for _, v in usable]))
+        return len(usable)
 
     def pending(
         self, scope: Scope, project: str, generation: Generation, limit: int, after: int = 0

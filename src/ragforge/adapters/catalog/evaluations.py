@@ -14,9 +14,10 @@ from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.unit import Session, batches, cleared, milliseconds, moment, storable
-from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.access import Scope
 from ragforge.domain.conversation import FORGOTTEN_ANSWER
 from ragforge.domain.evaluation import (
+    FEEDBACK,
     AnswerKind,
     AnswerResult,
     CitedPassage,
@@ -128,25 +129,27 @@ class SqlEvaluations:
     def results(self, scope: Scope, project: str, run: str) -> list[QuestionResult]:
         """What became of each question, in the set's order, with the names the documents have now.
 
-        What is not known to be open to the scope is blank: documents above it, and names that no document has any more.
+        What is not known to be open to the scope is blank: documents above it, names that no document has any more, and
+        the question and the answer that may tell of them.
         """
         row = self._session.project(scope, project)
         statement = (
-            sa.select(t.evaluation_results)
+            sa.select(t.evaluation_results, t.evaluation_runs.c.questions)
             .join(t.evaluation_runs, t.evaluation_runs.c.ord == t.evaluation_results.c.run)
             .where(t.evaluation_runs.c.project == row.ord, t.evaluation_runs.c.id == run)
             .order_by(t.evaluation_results.c.position)
         )
-        read = self._read(row.ord, run)
-        results = [_result(each, read[each.position]) for each in self._session.execute(statement)]
+        read, rows = self._read(row.ord, run), self._session.execute(statement).all()
+        results = [_result(each, read[each.position]) for each in rows]
         found = {passage.document for result in results for passage in _passages(result)}
         wanted = {item.found_as for result in results for item in result.wanted if item.found_as is not None}
         names = self._names(scope, row.ord, found.union(wanted, *read.values()))
         results = [_named_now(result, names) for result in results]
-        if scope.clearance == max(Clearance):
+        if scope.sees_all:
             return results
         known = names.keys() | self._chunks(scope, row.ord, wanted - names.keys())
-        return [_seen(result, known) for result in results]
+        marked = any(each.questions == FEEDBACK for each in rows)
+        return [_seen(result, known, marked) for result in results]
 
     def _read(self, project: int, run: str) -> dict[int, list[str]]:
         """The documents that have words in an answer, by the question's position."""
@@ -402,19 +405,24 @@ def _called_now(wanted: Sequence[Wanted], names: Mapping[str, str]) -> tuple[Wan
     )
 
 
-def _seen(result: QuestionResult, known: Set[str]) -> QuestionResult:
-    """Only what is known to be open: a blank in the place of all else."""
+def _seen(result: QuestionResult, known: Set[str], marked: bool) -> QuestionResult:
+    """Only what is known to be open: a blank in the place of all else.
+
+    A question that was `marked` and wants no document may be about anything.
+    """
+    is_open = {item.found_as for item in result.wanted} <= known and not (marked and not result.wanted)
     return replace(
         result,
+        text=result.text if is_open else "",
         wanted=tuple(item if item.found_as in known else Wanted("", item.grade, None) for item in result.wanted),
         found=tuple(each if each.document in known else FoundPassage("", "", 0.0) for each in result.found),
-        answer=None if result.answer is None else _seen_answer(result, result.answer, known),
+        answer=None if result.answer is None else _seen_answer(result.answer, known, is_open),
     )
 
 
-def _seen_answer(result: QuestionResult, answer: AnswerResult, known: Set[str]) -> AnswerResult:
+def _seen_answer(answer: AnswerResult, known: Set[str], is_open: bool) -> AnswerResult:
     """Its figures; words, also those that were expected, only if all documents they can come from are open."""
     cited = tuple(each if each.document in known else CitedPassage("", "", each.proved) for each in answer.cited)
-    if {*answer.documents, *(item.found_as for item in result.wanted)} <= known:
+    if is_open and known >= set(answer.documents):
         return replace(answer, cited=cited)
     return replace(_forgotten(answer), text="", unjudged="", expected=(), cited=cited)

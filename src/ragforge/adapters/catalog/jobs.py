@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,23 +13,40 @@ import sqlalchemy as sa
 from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
-from ragforge.adapters.catalog.unit import Session, moment, reached
-from ragforge.domain.access import Scope
-from ragforge.domain.library import FOREGROUND, Job, JobState, Progress
+from ragforge.adapters.catalog.tombstones import bury
+from ragforge.adapters.catalog.unit import Session, batches, beyond, moment, reached, storable
+from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.archives import Kind
+from ragforge.domain.cursor import Cursor
+from ragforge.domain.library import FOREGROUND, UPLOAD, Job, JobState, JobTerms, Maker, Progress
 from ragforge.errors import NotFound
 
-_KEPT_MILLISECONDS = 30 * 24 * 3600 * 1000
+KEPT_MILLISECONDS = 30 * 24 * 3600 * 1000
 """How long a job that ended is remembered."""
 
 STRIKES = 3
 """A job whose worker died or failed this often is quarantined."""
+
+_PAUSE_MILLISECONDS = 1000
+"""How long a job rests after its first failure; after each further one twice as long."""
+
+_OPEN = (str(JobState.QUEUED), str(JobState.RUNNING))
+_UNFINISHED = (*_OPEN, str(JobState.QUARANTINED))
+_SERVED = (JobState.DONE, JobState.FAILED)
 
 
 class SqlJobs:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def enqueue(self, scope: Scope, project: str | None, kind: str, payload: Mapping[str, Any]) -> Job:
+    def enqueue(
+        self,
+        scope: Scope,
+        project: str | None,
+        kind: str,
+        payload: Mapping[str, Any],
+        terms: JobTerms = JobTerms(),  # noqa: B008 - frozen
+    ) -> Job:
         session = self._session
         (key,) = session.keys(t.jobs, 1)
         now = session.now()
@@ -44,24 +62,110 @@ class SqlJobs:
             "cancel_requested": False,
             "created_at": now,
             "updated_at": now,
+            "principal": scope.principal,
+            "storage": scope.owner,
+            "clearance": int(scope.clearance),
+            "lane": storable(terms.lane),
+            "asked_with": storable(terms.key) or None,
+            "part": terms.part,
+            "digest": terms.digest,
         }
         session.insert(t.jobs, [row])
         return self._get(key)
 
+    def asked(self, scope: Scope, key: str) -> list[tuple[Job, str]]:
+        """The jobs that this principal asked for with this key, each with the digest of what was asked.
+
+        Until the transaction ends, nobody else asks with it.
+        """
+        key = storable(key)
+        self._session.lock(zlib.crc32(f"{scope.principal} {key}".encode()))
+        statement = (
+            self._select()
+            .where(t.jobs.c.principal == scope.principal, t.jobs.c.asked_with == key)
+            .order_by(t.jobs.c.part)
+        )
+        return [(_job(row), row.digest) for row in self._session.execute(statement)]
+
+    def take_up(self, scope: Scope, job: str) -> Job:
+        """What was set aside waits again, as if it had never been tried."""
+        row = self._row(scope, job, lock=True)
+        if row.state == JobState.QUARANTINED:
+            self._close([row.ord], JobState.QUEUED, "")
+            self._session.execute(sa.update(t.jobs).where(t.jobs.c.ord == row.ord).values(attempts=0))
+        return self._get(row.ord)
+
     def claim(
         self, scope: Scope, owner: str, kinds: Sequence[str], lease_seconds: float, job: str | None = None
     ) -> Job | None:
-        """Take the oldest waiting job of these kinds (or the named one) for a while."""
-        self.reap(scope)
-        waiting = sa.select(t.jobs.c.ord).where(
-            t.jobs.c.state == str(JobState.QUEUED), t.jobs.c.kind.in_(kinds), _visible(scope)
-        )
+        """Take a waiting job of these kinds (or the named one) for a while: the oldest of whoever's turn it is."""
+        self._take_back(scope)
+        waiting = self._ready(scope, kinds)
         if job is not None:
-            waiting = waiting.where(t.jobs.c.id == job)
-        waiting = waiting.order_by(t.jobs.c.ord).limit(1).with_for_update(skip_locked=True)
-        key = self._session.execute(waiting).scalar()
-        if key is None:
-            return None
+            turns = [waiting.where(t.jobs.c.id == job)]
+        else:
+            turns = [waiting.where(t.jobs.c.principal == principal) for principal in self._turns(kinds)]
+        for turn in turns:
+            key = self._session.execute(turn.limit(1).with_for_update(skip_locked=True, of=t.jobs)).scalar()
+            if key is not None:
+                return self._taken(int(key), owner, lease_seconds)
+        return None
+
+    def _turns(self, kinds: Sequence[str]) -> list[str]:
+        """Who waits: first who has the fewest jobs running, was served the longest ago, has waited the longest.
+
+        So nobody waits for all that another asked for, not even where one worker does it all. Read from indexes alone.
+        """
+        jobs, ended = t.jobs.c, t.jobs.alias("ended").c
+        waits = sa.func.min(sa.case((jobs.state == str(JobState.QUEUED), jobs.ord)))
+        running = sa.func.count(sa.case((jobs.state == str(JobState.RUNNING), 1)))
+        served = [  # each the newest entry of the index
+            sa.select(sa.func.max(ended.updated_at))
+            .where(ended.state == str(state), ended.kind == kind, ended.principal == jobs.principal)
+            .scalar_subquery()
+            for state in _SERVED
+            for kind in kinds
+        ]
+        principals = sa.select(jobs.principal, running, waits, *served)
+        open_ = principals.where(jobs.state.in_(_OPEN), jobs.kind.in_(kinds)).group_by(jobs.principal)
+        found = self._session.execute(open_.having(waits.is_not(None)))
+        return [row[0] for row in sorted(found, key=lambda row: (row[1], max(at or 0 for at in row[3:]), row[2]))]
+
+    def claim_alike(
+        self, scope: Scope, job: Job, lease_seconds: float, limit: int, fits: Callable[[Job], bool]
+    ) -> list[Job]:
+        """Take more jobs of the same kind, project and principal for the worker of a claimed one. None has failed yet.
+
+        `fits` is asked in their order, once for each.
+        """
+        mine = self._row(scope, job.id)
+        waiting = self._ready(scope, [job.kind]).where(
+            t.jobs.c.project == mine.project,
+            t.jobs.c.principal == mine.principal,
+            t.jobs.c.clearance == mine.clearance,
+            t.jobs.c.attempts == 0,
+        )
+        keys = self._session.execute(waiting.limit(limit).with_for_update(skip_locked=True, of=t.jobs)).scalars().all()
+        return [self._taken(int(key), mine.owner, lease_seconds) for key in keys if fits(self._get(int(key)))]
+
+    def _ready(self, scope: Scope, kinds: Sequence[str]) -> sa.Select[Any]:
+        """Jobs that could begin, the oldest first: those on a lane wait for those before them."""
+        before = t.jobs.alias("before")
+        blocked = sa.exists().where(
+            t.jobs.c.lane != "",
+            before.c.project == t.jobs.c.project,
+            before.c.lane == t.jobs.c.lane,
+            before.c.ord < t.jobs.c.ord,
+            before.c.state.in_(_OPEN),
+        )
+        rested = t.jobs.c.lease_until.is_(None) | (t.jobs.c.lease_until <= self._session.now())
+        return (
+            sa.select(t.jobs.c.ord)
+            .where(t.jobs.c.state == str(JobState.QUEUED), t.jobs.c.kind.in_(kinds), rested, _visible(scope), ~blocked)
+            .order_by(t.jobs.c.ord)
+        )
+
+    def _taken(self, key: int, owner: str, lease_seconds: float) -> Job:
         now = self._session.now()
         self._session.execute(
             sa.update(t.jobs)
@@ -77,6 +181,17 @@ class SqlJobs:
         )
         return self._get(key)
 
+    def waiting(self, scope: Scope, kinds: Sequence[str]) -> bool:
+        """Whether a claim is worth trying: something waits, or could be taken back. Asked often, so it is quick."""
+        marks = ", ".join("?" * len(kinds))
+        statement = (
+            f"SELECT 1 FROM jobs WHERE kind IN ({marks}) AND "  # noqa: S608 - marks only
+            "(state = 'queued' AND (lease_until IS NULL OR lease_until <= ?) OR state = 'running' AND lease_until < ?) "
+            "LIMIT 1"
+        )
+        now = self._session.now()
+        return bool(self._session.quick(statement, (*kinds, now, now)))
+
     def heartbeat(self, scope: Scope, job: Job, lease_seconds: float, progress: Progress | None) -> bool:
         """Keep the lease and tell how far the work has come. False: stop, it was cancelled or given to another."""
         now = self._session.now()
@@ -87,70 +202,182 @@ class SqlJobs:
         result = self._session.execute(sa.update(t.jobs).where(*held).values(values))
         return bool(result.rowcount)
 
-    def finish(self, scope: Scope, job: Job, error: str | None = None, *, retry: bool = False) -> None:
+    def holds(self, scope: Scope, job: Job) -> bool:
+        """Whether it is still whose claim this is. Until the transaction ends, nobody takes it away."""
+        return self._held_row(scope, job) is not None
+
+    def finish(
+        self,
+        scope: Scope,
+        job: Job,
+        error: str | None = None,
+        *,
+        retry: bool = False,
+        hint: str = "",
+        result: object = None,
+    ) -> None:
         """Close the job: done, cancelled, failed; or back in the queue until three strikes."""
-        held = sa.select(t.jobs).where(*_held(job), _visible(scope)).with_for_update()
-        row = self._session.execute(held).one_or_none()
+        row = self._held_row(scope, job)
         if row is None:
             return
         state = JobState.DONE
-        if row.cancel_requested:
-            state = JobState.CANCELLED
-        elif error is not None:
+        if error is not None:
             state = _after_failure(row.attempts) if retry else JobState.FAILED
-        self._close([row.ord], state, error or "")
+        if row.cancel_requested and (error is not None or result is None):
+            state, error = JobState.CANCELLED, row.error or error
+        rest = _PAUSE_MILLISECONDS << max(0, row.attempts - 1) if state is JobState.QUEUED else None
+        self._close([row.ord], state, error or "", hint=hint, result=result, rest=rest)
 
-    def cancel(self, scope: Scope, job: str) -> None:
-        """A waiting job ends at once; a running one is told at its next heartbeat."""
-        named = sa.select(t.jobs).where(t.jobs.c.id == job, _visible(scope)).with_for_update()
-        row = self._session.execute(named).one_or_none()
+    def release(self, scope: Scope, job: Job, error: str = "", delay_seconds: float = 0.0) -> None:
+        """Back to the queue, as if it had not been begun: its worker stops, or cannot work just now."""
+        row = self._held_row(scope, job)
         if row is None:
-            raise NotFound(f"no job {job!r}")
-        if row.state == JobState.QUEUED:
-            self._close([row.ord], JobState.CANCELLED, "")
-        elif row.state == JobState.RUNNING:
-            self._session.execute(sa.update(t.jobs).where(t.jobs.c.ord == row.ord).values(cancel_requested=True))
+            return
+        if row.cancel_requested:
+            self._close([row.ord], JobState.CANCELLED, row.error)
+            return
+        self._close([row.ord], JobState.QUEUED, error, rest=int(delay_seconds * 1000) or None)
+        self._session.execute(
+            sa.update(t.jobs).where(t.jobs.c.ord == row.ord).values(attempts=max(0, row.attempts - 1))
+        )
 
-    def all(self, scope: Scope, project: str | None = None) -> list[Job]:
-        statement = self._select().where(_visible(scope)).order_by(t.jobs.c.ord.desc())
+    def _held_row(self, scope: Scope, job: Job) -> Row[Any] | None:
+        held = sa.select(t.jobs).where(*_held(job), _visible(scope)).with_for_update()
+        return self._session.execute(held).one_or_none()
+
+    def cancel(self, scope: Scope, job: str, reason: str = "") -> None:
+        """A job that waits or was set aside ends at once; a running one is told at its next heartbeat."""
+        self._cancel(self._row(scope, job, lock=True), reason)
+
+    def cancel_all(self, scope: Scope, principal: str, reason: str) -> list[Job]:
+        """The same with all that somebody asked for and that has not ended; they come back as they are now.
+
+        Uploads stay: they were answered for.
+        """
+        theirs = (t.jobs.c.principal == principal, t.jobs.c.kind != UPLOAD)
+        open_ones = sa.select(t.jobs).where(*theirs, t.jobs.c.state.in_(_OPEN), _visible(scope))
+        rows = self._session.execute(open_ones.with_for_update()).all()
+        for row in rows:
+            self._cancel(row, reason)
+        return [self._get(row.ord) for row in rows]
+
+    def _cancel(self, row: Row[Any], reason: str) -> None:
+        if row.state in (JobState.QUEUED, JobState.QUARANTINED):
+            self._close([row.ord], JobState.CANCELLED, reason or row.error)
+        elif row.state == JobState.RUNNING:  # its reason waits where that of its end will be
+            told = {"cancel_requested": True, "error": storable(reason)}
+            self._session.execute(sa.update(t.jobs).where(t.jobs.c.ord == row.ord).values(told))
+
+    def get(self, scope: Scope, job: str) -> Job:
+        row = self._session.execute(self._select().where(t.jobs.c.id == job, _visible(scope))).one_or_none()
+        if row is None:
+            raise _missing(job)
+        return _job(row)
+
+    def maker(self, scope: Scope, job: str) -> Maker:
+        """In whose name its work is done."""
+        row = self._row(scope, job)
+        return Maker(row.principal, row.storage, Clearance(row.clearance))
+
+    def all(
+        self, scope: Scope, project: str | None = None, limit: int | None = None, after: Cursor | None = None
+    ) -> list[Job]:
+        """The newest first."""
+        older = beyond(t.jobs, after, newest_first=True)
+        statement = self._select().where(_visible(scope), older).order_by(t.jobs.c.ord.desc()).limit(limit)
         if project is not None:
             statement = statement.where(t.jobs.c.project == self._session.project(scope, project).ord)
         return [_job(row) for row in self._session.execute(statement)]
 
+    def unfinished(self, scope: Scope, kind: str, project: str | None = None) -> list[Job]:
+        """Those that wait, run, or were set aside: what their payload names is still needed."""
+        statement = self._select().where(t.jobs.c.kind == kind, t.jobs.c.state.in_(_UNFINISHED), _visible(scope))
+        if project is not None:
+            statement = statement.where(t.jobs.c.project == self._session.project(scope, project).ord)
+        return [_job(row) for row in self._session.execute(statement.order_by(t.jobs.c.ord))]
+
+    def free(self, scope: Scope, is_alive: Callable[[str], bool]) -> int:
+        """Take back the jobs of workers that are known to have died, without waiting for their leases to end."""
+        running = sa.select(t.jobs).where(t.jobs.c.state == str(JobState.RUNNING), _visible(scope))
+        rows = self._session.execute(running.with_for_update(skip_locked=True)).all()
+        dead = [row for row in rows if not is_alive(row.owner)]
+        self._strike(dead)
+        return len(dead)
+
+    def counts(self, scope: Scope) -> dict[tuple[str, str], int]:
+        """How many there are, by kind and state."""
+        kind, state = t.jobs.c.kind, t.jobs.c.state
+        statement = sa.select(kind, state, sa.func.count()).where(_visible(scope)).group_by(kind, state)
+        return {(row[0], row[1]): row[2] for row in self._session.execute(statement)}
+
     def reap(self, scope: Scope) -> int:
         """Jobs whose worker stopped beating go back to the queue, or into quarantine after three strikes."""
-        lapsed = sa.select(t.jobs).where(
-            t.jobs.c.state == str(JobState.RUNNING), t.jobs.c.lease_until < self._session.now(), _visible(scope)
-        )
-        rows = self._session.execute(lapsed.with_for_update(skip_locked=True)).all()
-        for row in rows:
-            state = _after_failure(row.attempts)
-            if row.cancel_requested:
-                state = JobState.CANCELLED
-            elif json.loads(row.payload).get(FOREGROUND):
-                state = JobState.FAILED
-            self._close([row.ord], state, "its process ended without a word; run the command again")
+        taken = self._take_back(scope)
         self._forget_old(scope)
+        return taken
+
+    def _lapsed(self, scope: Scope) -> sa.ColumnElement[bool]:
+        running = t.jobs.c.state == str(JobState.RUNNING)
+        return sa.and_(running, t.jobs.c.lease_until < self._session.now(), _visible(scope))
+
+    def _take_back(self, scope: Scope) -> int:
+        lapsed = sa.select(t.jobs).where(self._lapsed(scope))
+        rows = self._session.execute(lapsed.with_for_update(skip_locked=True)).all()
+        self._strike(rows)
         return len(rows)
+
+    def _strike(self, rows: Sequence[Row[Any]]) -> None:
+        for row in rows:
+            state, error = _after_failure(row.attempts), "its process ended without a word"
+            if row.cancel_requested:
+                state, error = JobState.CANCELLED, row.error or error
+            elif json.loads(row.payload).get(FOREGROUND):
+                state, error = JobState.FAILED, f"{error}; run the command again"
+            self._close([row.ord], state, error)
 
     def _forget_old(self, scope: Scope) -> None:
         ended = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
-        before = self._session.now() - _KEPT_MILLISECONDS
+        before = self._session.now() - KEPT_MILLISECONDS
         self._session.execute(
             sa.delete(t.jobs).where(t.jobs.c.state.in_(map(str, ended)), t.jobs.c.updated_at < before, _visible(scope))
         )
 
     # -- helpers
 
-    def _close(self, keys: Sequence[int], state: JobState, error: str) -> None:
+    def _close(
+        self,
+        keys: Sequence[int],
+        state: JobState,
+        error: str,
+        *,
+        hint: str = "",
+        result: object = None,
+        rest: int | None = None,
+    ) -> None:
+        """End a job, or put it back; `rest` milliseconds pass before it is taken again."""
+        now = self._session.now()
+        if state is JobState.QUARANTINED:
+            hint = hint or "ask for it again with the same key, or cancel it"
         values = {
             "state": str(state),
             "owner": None,
-            "lease_until": None,
-            "error": error,
-            "updated_at": self._session.now(),
+            "lease_until": None if rest is None else now + rest,
+            "error": storable(error),
+            "hint": storable(hint),
+            "result": None if result is None else json.dumps(result),
+            "updated_at": now,
         }
-        self._session.execute(sa.update(t.jobs).where(t.jobs.c.ord.in_(keys)).values(values))
+        these = t.jobs.c.ord.in_(keys)
+        self._session.execute(sa.update(t.jobs).where(these).values(values))
+        if state is JobState.CANCELLED:
+            _bury_uploads(self._session, these)
+
+    def _row(self, scope: Scope, job: str, *, lock: bool = False) -> Row[Any]:
+        named = sa.select(t.jobs).where(t.jobs.c.id == job, _visible(scope))
+        row = self._session.execute(named.with_for_update() if lock else named).one_or_none()
+        if row is None:
+            raise _missing(job)
+        return row
 
     def _select(self) -> sa.Select[Any]:
         return sa.select(t.jobs, t.projects.c.id.label("project_id")).outerjoin(
@@ -161,8 +388,46 @@ class SqlJobs:
         return _job(self._session.execute(self._select().where(t.jobs.c.ord == key)).one())
 
 
+def forget_in_jobs(session: Session, project: int, sources: Sequence[str]) -> None:
+    """The uploads by which a document came name it: they go with it. An upload's lane is its source."""
+    for some in batches(sources):
+        its = sa.and_(t.jobs.c.project == project, t.jobs.c.lane.in_(some), t.jobs.c.state.not_in(_OPEN))
+        _bury_uploads(session, its)
+        session.execute(sa.delete(t.jobs).where(its))
+
+
+def _bury_uploads(session: Session, jobs: sa.ColumnElement[bool]) -> None:
+    """They must not be taken in where an older backup, in which they wait, is restored."""
+    ids = session.execute(sa.select(t.jobs.c.id).where(jobs, t.jobs.c.kind == UPLOAD)).scalars().all()
+    bury(session, Kind.UPLOAD, ((id, "") for id in ids))
+
+
+def waiting_uploads() -> sa.Select[Any]:
+    """Uploads that were acknowledged and are not taken in yet, as if nobody had begun with them."""
+    begun = t.jobs.c.state == str(JobState.RUNNING)
+    afresh = {
+        "state": sa.case((begun, str(JobState.QUEUED)), else_=t.jobs.c.state),
+        "attempts": t.jobs.c.attempts - sa.case((begun, 1), else_=0),
+        "owner": sa.null(),
+        "lease_until": sa.null(),
+        "progress": sa.null(),
+    }
+    columns = [afresh[each.name].label(each.name) if each.name in afresh else each for each in t.jobs.c]
+    return sa.select(*columns).where(
+        t.jobs.c.kind == UPLOAD, t.jobs.c.state.in_(_UNFINISHED), ~t.jobs.c.cancel_requested
+    )
+
+
 def _visible(scope: Scope) -> sa.ColumnElement[bool]:
-    return reached(scope, t.jobs.c.project)
+    """One's own; of others', those that nobody with a higher clearance asked for: they name files."""
+    seen = t.jobs.c.principal == scope.principal
+    if scope.oversees:
+        seen = sa.or_(seen, t.jobs.c.clearance <= int(scope.clearance))
+    return sa.and_(reached(scope, t.jobs.c.project), seen)
+
+
+def _missing(job: str) -> NotFound:
+    return NotFound(f"no job {job!r}", hint="ragforge jobs ls shows them")
 
 
 def _held(job: Job) -> tuple[sa.ColumnElement[bool], ...]:
@@ -188,4 +453,7 @@ def _job(row: Row[Any]) -> Job:
         cancel_requested=row.cancel_requested,
         created_at=moment(row.created_at),
         updated_at=moment(row.updated_at),
+        principal=row.principal,
+        hint=row.hint,
+        result=None if row.result is None else json.loads(row.result),
     )

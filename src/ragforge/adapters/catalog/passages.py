@@ -12,7 +12,7 @@ from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.embeddings import section_of_chunk, text_of_chunk
-from ragforge.adapters.catalog.unit import Session, batches, cleared, milliseconds
+from ragforge.adapters.catalog.unit import Session, batches, cleared, key_seen_by, milliseconds
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.documents import Locator
 from ragforge.domain.library import Change, Op
@@ -141,6 +141,8 @@ class SqlPassages:
             marks = ", ".join("?" * len(batch))
             given = (*batch, now.chunks, now.key, int(scope.clearance))
             found += [_stored(row) for row in self._session.quick(_STORED.format(marks), given)]
+        if not scope.sees_all:
+            found = [each._replace(source=key_seen_by(scope, each.source)) for each in found]
         return found
 
     def parents(

@@ -12,8 +12,10 @@ import sqlalchemy as sa
 from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.tombstones import bury
 from ragforge.adapters.catalog.unit import Session, batches, moment
 from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.archives import Kind
 from ragforge.domain.library import Generation, Op, Project
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import NotAllowed, NotFound, Outdated, UserError
@@ -77,6 +79,7 @@ class SqlProjects:
         _require_all_documents(scope)
         self._session.lock(row.ord)
         self._session.execute(sa.delete(t.projects).where(t.projects.c.ord == row.ord))
+        bury(self._session, Kind.PROJECT, [(project, "")])
 
     def org_context(self, scope: Scope, project: str) -> str:
         return str(self._session.project(scope, project).org_context)
@@ -121,7 +124,7 @@ class SqlProjects:
         self._session.lock(row.ord)
         building = self.building(scope, project)
         if building is None or self._is_unfinished(row.ord, building):
-            raise Outdated("files changed before the new generation was complete", hint="run the command again")
+            raise Outdated("files changed before the new generation was complete", hint="try again")
         self._set_state(row.ord, LIVE, RETIRED)
         self._set_state(row.ord, BUILDING, LIVE)
         self._session.execute(

@@ -156,7 +156,7 @@ class Publisher:
     def _replace(self, file: Publication, known: _Version | None, owner: int | None) -> Published:
         """New bytes: a new version of the file's own document, or a new document."""
         if file.failure is None and not file.split.leaves:
-            raise Outdated("the bytes this file shared were removed meanwhile", hint="run the command again")
+            raise Outdated("the bytes this file shared were removed meanwhile", hint="try again")
         obsolete: list[str] = []
         if known is not None:
             document = self._documents[known.document]

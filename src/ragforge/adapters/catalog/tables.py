@@ -7,7 +7,8 @@ embeddings (by project, model and text hash)     changes (what the indexes follo
 question_sets ─ questions (with the documents they want)
 evaluation_runs ─ evaluation_results (one per question), evaluation_documents (those that an answer has words of)
 conversations ─ turns (with the documents they may hold words of), rollups, memory_vectors     query_log
-project_texts (in versions)     artifacts (with the documents they are made from)
+project_texts (in versions)     artifacts (with the documents they are made from)     access_keys
+tombstones (what was removed for good, so that an older backup does not bring it back)
 """
 
 from __future__ import annotations
@@ -245,7 +246,7 @@ jobs = Table(
     _belongs_to("projects", "project", nullable=True),
     Column("kind", Text, nullable=False),
     Column("payload", Text, nullable=False),
-    Column("state", Text, nullable=False, index=True),
+    Column("state", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("fence", Integer, nullable=False),
     Column("owner", Text),
@@ -255,6 +256,19 @@ jobs = Table(
     Column("cancel_requested", Boolean, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+    Column("principal", Text, nullable=False, server_default="owner"),
+    Column("storage", Text, nullable=False, server_default="owner"),
+    Column("clearance", Integer, nullable=False, server_default="3"),
+    Column("lane", Text, nullable=False, server_default=""),
+    Column("asked_with", Text),
+    Column("part", Integer, nullable=False, server_default="0"),
+    Column("digest", Text, nullable=False, server_default=""),
+    Column("hint", Text, nullable=False, server_default=""),
+    Column("result", Text),
+    Index("jobs_in_turn", "state", "kind", "principal", "ord"),
+    Index("jobs_served", "state", "kind", "principal", "updated_at"),
+    Index("jobs_on_lane", "project", "lane"),
+    Index("jobs_asked_once", "principal", "asked_with", "part", unique=True),
 )
 
 question_sets = Table(
@@ -439,6 +453,7 @@ query_log = Table(
     Column("note", Text, nullable=False),
     UniqueConstraint("project", "id"),
     Index("query_log_by_time", "project", "asked_at"),
+    Index("query_log_by_principal", "principal", "asked_at"),
 )
 
 artifacts = Table(
@@ -465,4 +480,30 @@ artifact_documents = Table(
     metadata,
     Column("artifact", Key, ForeignKey("artifacts.ord", ondelete="CASCADE"), primary_key=True),
     Column("document", Text, primary_key=True, index=True),  # its id
+)
+
+access_keys = Table(
+    "access_keys",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("digest", LargeBinary, nullable=False),  # of the secret, which is stored nowhere
+    Column("role", Text, nullable=False),
+    Column("projects", Text),  # JSON list of ids; NULL reaches all
+    Column("clearance", Integer, nullable=False),
+    Column("limits", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger),
+    Column("revoked_at", BigInteger),
+)
+
+tombstones = Table(
+    "tombstones",
+    metadata,
+    _key(),
+    Column("kind", Text, nullable=False),  # document, project, conversation, turn, …
+    Column("id", Text, nullable=False),
+    Column("sha256", Text, nullable=False),  # of a document's bytes; nothing else is kept of it
+    Column("removed_at", BigInteger, nullable=False),
+    UniqueConstraint("kind", "id"),
 )

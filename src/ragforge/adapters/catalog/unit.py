@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -14,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.domain.access import Scope
+from ragforge.domain.cursor import Cursor
 from ragforge.domain.documents import Locator
 from ragforge.errors import NotFound
 from ragforge.ports import Clock
@@ -22,6 +24,9 @@ Item = TypeVar("Item")
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LAST_KEY = 2**63 - 1
+_UPLOAD = "upload:"
+_BESIDE = re.compile(rf"^({_UPLOAD})?\d+//")
 
 
 def milliseconds(moment: datetime) -> int:
@@ -69,6 +74,47 @@ def reached(scope: Scope, project: sa.ColumnElement[int]) -> sa.ColumnElement[bo
     if scope.projects is None:
         return sa.true()
     return project.in_(sa.select(t.projects.c.ord).where(t.projects.c.id.in_(scope.projects)))
+
+
+def beyond(table: Table, after: Cursor | None, *, newest_first: bool = False) -> sa.ColumnElement[bool]:
+    """Rows after the one where a page ended, in a list by age.
+
+    If that row is gone by now, those of its moment come once more: twice is better than never.
+    """
+    if after is None:
+        return sa.true()
+    others, moment = table.alias("others").c, milliseconds(after.at)
+    last = sa.select(others.ord).where(others.id == storable(after.id)).scalar_subquery()
+    if newest_first:
+        later = sa.select(sa.func.min(others.ord)).where(others.created_at > moment).scalar_subquery()
+        return table.c.ord < sa.func.coalesce(last, later, sa.literal(LAST_KEY, sa.BigInteger))
+    earlier = sa.select(sa.func.max(others.ord)).where(others.created_at < moment).scalar_subquery()
+    return table.c.ord > sa.func.coalesce(last, earlier, 0)
+
+
+def beside(key: str, number: int) -> str:
+    """A source's key where the plain one is taken by a document above: no path and no upload has one like it."""
+    head = _UPLOAD if key.startswith(_UPLOAD) else ""
+    return f"{head}{number}//{key.removeprefix(head)}"
+
+
+def plain_key(key: str) -> str:
+    """The key that was asked for."""
+    return _BESIDE.sub(r"\1", key)
+
+
+def key_seen_by(scope: Scope, key: str) -> str:
+    """Only who sees all documents may know that another has the same key."""
+    return key if scope.sees_all else plain_key(key)
+
+
+def wears(scope: Scope, key: str) -> sa.ColumnElement[bool]:
+    """Sources that have this key, as the scope sees it."""
+    same: sa.ColumnElement[bool] = t.sources.c.key == key
+    if scope.sees_all or not key.startswith(_UPLOAD):
+        return same
+    name = key.removeprefix(_UPLOAD)
+    return same | (t.sources.c.key.startswith(_UPLOAD) & t.sources.c.key.endswith(f"//{name}", autoescape=True))
 
 
 def by_any_model() -> sa.ColumnElement[bool]:

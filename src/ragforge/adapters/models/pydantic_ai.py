@@ -13,7 +13,7 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -27,6 +27,7 @@ from ragforge.adapters.models.states import card_of
 from ragforge.adapters.models.troubles import Troubles, UnknownModel
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.generation import Message, ModelCard, Role, Sampling, Usage
+from ragforge.domain.pending import Pending
 from ragforge.errors import MissingExtra, ProviderError, RateLimited, TooLarge, UserError, WrongShape
 from ragforge.once import once
 
@@ -84,13 +85,14 @@ class ServedModel:
         patience: Patience | None = None,
         breaker: Breaker | None = None,
         environment: Mapping[str, str] = os.environ,
-        called: Callable[[], None] = lambda: None,
+        calling: Callable[[], AbstractContextManager[object]] = nullcontext,
+        spent: Callable[[Usage], None] = lambda usage: None,
     ) -> None:
-        """`called` is told of every request that is sent."""
+        """Every request that is sent is sent inside of `calling`; `spent` is told what it took."""
         self._name = parse_name(name)
         self._url = address(self._name, base_url, environment)
         self._proxy, self._given_window, self._environment = proxy, window, environment
-        self._patience, self._called = patience or Patience(), called
+        self._patience, self._calling, self._spent = patience or Patience(), calling, spent
         self._breaker = breaker or Breaker(name)
         key_name = key_name or self._name.key_name
         if self._name.needs_key and not key:
@@ -119,7 +121,7 @@ class ServedModel:
 
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, request: str, cancel: Cancel
-    ) -> Iterator[str | Usage]:
+    ) -> Iterator[str | Usage | Pending]:
         """Pieces of text as they come and, last of all, the usage."""
         self._check_size(messages, sampling)
         with self._in_time(cancel, ()):
@@ -131,7 +133,9 @@ class ServedModel:
             try:
                 with self._breaker.watch(), self._in_time(cancel, written):
                     for piece in background.stream(self._pieces(sent, settings), cancel):
-                        if isinstance(piece, _Ended):
+                        if isinstance(piece, Pending):
+                            yield piece
+                        elif isinstance(piece, _Ended):
                             self._check_end(piece, written)
                             ended = piece
                         else:
@@ -153,8 +157,7 @@ class ServedModel:
     ) -> AsyncGenerator[str | _Ended, None]:
         from pydantic_ai.models import ModelRequestParameters
 
-        self._called()
-        with self._troubles.explained():
+        with self._calling(), self._troubles.explained():
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(self._patience.idle_seconds):
                     opened = self._model.request_stream(messages, settings, ModelRequestParameters())
@@ -222,8 +225,7 @@ class ServedModel:
     async def _response(
         self, messages: list[ModelMessage], settings: ModelSettings, form: Form[Shaped]
     ) -> ModelResponse:
-        self._called()
-        with self._troubles.explained():
+        with self._calling(), self._troubles.explained():
             native = bool(self._model.profile.get("supports_json_schema_output"))
             async with asyncio.timeout(self._patience.idle_seconds):
                 response = await self._model.request(messages, settings, form.parameters(native=native))
@@ -301,9 +303,11 @@ class ServedModel:
         told = ended.usage
         into = (told and told.input_tokens) or counting.count_messages(messages, provider)
         out = (told and told.output_tokens) or counting.count(text, provider)
-        return Usage(
+        usage = Usage(
             into, out, calls, self.card.cost(into, out), time.monotonic() - began, cut=ended.reason == "length"
         )
+        self._spent(usage)
+        return usage
 
     # -- the library's side
 
@@ -314,7 +318,8 @@ class ServedModel:
         timeout = httpx2.Timeout(self._patience.idle_seconds, connect=min(10.0, self._patience.idle_seconds))
         # a proxy for the outside must not be asked for this machine
         from_environment = not is_local(self._url)
-        return httpx2.AsyncClient(proxy=self._proxy or None, trust_env=from_environment, timeout=timeout)
+        many = httpx2.Limits(max_connections=None, max_keepalive_connections=20)  # as many answers as are asked for
+        return httpx2.AsyncClient(proxy=self._proxy or None, trust_env=from_environment, timeout=timeout, limits=many)
 
     @once
     def _model(self) -> Model:
@@ -387,7 +392,7 @@ def _provider_class(provider: str) -> type[Provider[Any]]:
     except ValueError:
         raise UserError(
             f"no provider is called {provider!r}",
-            hint="use openai, anthropic, ollama, or openai-compatible with model.base_url",
+            hint="use openai, anthropic, ollama or openai-compatible, a colon, and a model of theirs",
         ) from None
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ragforge.adapters.segments.manifest import StoredFile
+from ragforge.durable import sync
 
 Stamp: TypeAlias = tuple[int, int, int, int]
 """Size, times of change (one can be set back, the other not) and inode: whether a file is the one that was opened."""
@@ -29,18 +30,6 @@ def names_in(folder: Path) -> list[str]:
 def checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def sync(path: Path) -> None:
-    """Make a file's content, or the names in a folder, durable."""
-    try:
-        fd = os.open(path, os.O_RDONLY)
-    except PermissionError:  # Windows does not open folders
-        return
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -23,9 +23,10 @@ from typing import NoReturn
 
 from ragforge.adapters.locks import FileLock
 from ragforge.adapters.segments.epochs import Epochs
-from ragforge.adapters.segments.files import Stamp, checksum, finished, names_in, stamp_of, sync, write_durably
+from ragforge.adapters.segments.files import Stamp, checksum, finished, names_in, stamp_of, write_durably
 from ragforge.adapters.segments.lost import lost
 from ragforge.adapters.segments.manifest import SEGMENT_NAME, Facts, Manifest, Record, StoredFile
+from ragforge.durable import sync
 from ragforge.errors import StoreError, cannot_write
 from ragforge.failpoints import failpoint
 

@@ -18,13 +18,14 @@ from typing import ClassVar, Generic
 
 import numpy as np
 
-from ragforge.adapters.segments.files import Stamp, stamp_of, sync
+from ragforge.adapters.segments.files import Stamp, stamp_of
 from ragforge.adapters.segments.folder import SegmentFolder
 from ragforge.adapters.segments.lost import reading
 from ragforge.adapters.segments.manifest import Facts, Manifest, Record
 from ragforge.adapters.segments.rows import Piece, R, cut, pieces, to_merge
 from ragforge.adapters.segments.state import Opened, S, State, V
 from ragforge.domain.retrieval import Keys
+from ragforge.durable import sync
 from ragforge.errors import IndexLost, StoreError, cannot_write
 
 _HASHED_ON_OPEN = 64 << 20

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
 import shutil
 import sqlite3
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragforge.adapters.locks import FileLock
 from ragforge.adapters.vectors.rows import make_folder, not_installed
+from ragforge.durable import sync
 from ragforge.errors import Busy, IndexLost, RagforgeError, StoreError, UserError, cannot_write
 from ragforge.once import once
 
@@ -179,7 +179,7 @@ class LocalQdrant(_Qdrant):
         finally:
             with self.client():
                 storage.execute("PRAGMA synchronous = FULL")
-                _flush(Path(storage.execute("PRAGMA database_list").fetchone()[2]))
+                sync(Path(storage.execute("PRAGMA database_list").fetchone()[2]))
                 self._unfinished.unlink(missing_ok=True)
 
     def drop(self, alias: str) -> None:
@@ -243,14 +243,6 @@ def _storage(client: QdrantClient, collection: str) -> Any:
     """The SQLite connection of local mode, which flushes after every point and cannot be told otherwise."""
     local: Any = client._client
     return local.collections[collection].storage.storage
-
-
-def _flush(path: Path) -> None:
-    fd = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 # -- local mode keeps each point as a pickle, which could run anything when it is read: look at every one before

@@ -14,16 +14,19 @@ from functools import partial
 import pytest
 
 from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.cursor import Cursor
 from ragforge.domain.documents import Mark, Parsed, Reason, Split, TextKind, chunk_id, version_id
 from ragforge.domain.evaluation import Run
 from ragforge.domain.generation import Usage
 from ragforge.domain.library import (
+    UPLOAD,
     Change,
     ChunkPlace,
     Document,
     Generation,
     Job,
     JobState,
+    JobTerms,
     Labels,
     Op,
     Outcome,
@@ -36,7 +39,7 @@ from ragforge.domain.library import (
 from ragforge.domain.records import ProjectTextKind
 from ragforge.domain.retrieval import Filters
 from ragforge.domain.strategy import Strategy
-from ragforge.errors import NotAllowed, NotFound, Outdated, UserError
+from ragforge.errors import NotAllowed, NotFound, Outdated, StoreError, UserError
 from ragforge.operate.access import owner
 from ragforge.ports import (
     Artifacts,
@@ -829,6 +832,29 @@ class CatalogContract(ShelfContract):
             assert unit.jobs.claim(owner(), "w", ("add", "reindex"), 10) is None
             assert [job.id for job in unit.jobs.all(owner())] == [second.id, reindex.id, first.id]
 
+    def test_a_page_begins_where_the_one_before_ended(self, shelf: Shelf, clock: ManualClock) -> None:
+        """Several have the same moment; what is gone by now leaves its moment."""
+        documents: list[str] = []
+        for _ in range(2):
+            clock.advance(1)
+            for _ in range(3):
+                self.enqueue(shelf)
+            files = [file(f"/{number}", f"words {number}") for number in range(len(documents), len(documents) + 3)]
+            documents += [each.document for each in shelf.publish(*files)]
+        with shelf.catalog.write() as unit:
+            jobs, files_ = unit.jobs.all(owner(), shelf.id), unit.documents.all(owner(), shelf.id)
+            assert [each.id for each in files_] == documents
+            for place, job in enumerate(jobs):
+                after = Cursor(job.created_at, job.id)
+                assert unit.jobs.all(owner(), shelf.id, 2, after) == jobs[place + 1 : place + 3]
+            for place, document in enumerate(files_):
+                after = Cursor(document.created_at, document.id)
+                assert unit.documents.all(owner(), shelf.id, None, 2, after) == files_[place + 1 : place + 3]
+            for at, older, newer in ((jobs[0].created_at, jobs, files_[3:]), (jobs[-1].created_at, jobs[3:], files_)):
+                gone = Cursor(at, "gone\x00é")
+                assert unit.jobs.all(owner(), shelf.id, None, gone) == older
+                assert unit.documents.all(owner(), shelf.id, after=gone) == newer
+
     def test_a_job_is_claimed_once(self, shelf: Shelf) -> None:
         for _ in range(10):
             self.enqueue(shelf)
@@ -887,15 +913,45 @@ class CatalogContract(ShelfContract):
             assert unit.jobs.claim(owner(), "w", ("add",), 10) is None
         found = self.job(shelf, queued.id)
         assert (found.state, found.owner) == (JobState.QUARANTINED, None)
-        assert found.error
+        assert found.error and found.hint
 
-    def test_failures_end_or_return_to_the_queue(self, shelf: Shelf) -> None:
+    def test_what_was_set_aside_is_taken_up_or_cancelled(self, shelf: Shelf, clock: ManualClock) -> None:
+        for state in (JobState.QUEUED, JobState.CANCELLED):
+            job = self.enqueue(shelf)
+            for _ in range(3):
+                self.claim(shelf)
+                clock.advance(11)
+            with shelf.catalog.write() as unit:
+                unit.jobs.reap(owner())
+                if state is JobState.CANCELLED:
+                    unit.jobs.cancel(owner(), job.id)
+                found = unit.jobs.take_up(owner(), job.id)
+                assert unit.jobs.take_up(owner(), job.id) == found
+            assert found.state is state
+            if state is JobState.QUEUED:
+                assert (found.attempts, found.error, found.hint, self.claim(shelf).attempts) == (0, "", "", 1)
+
+    def test_a_claim_holds_until_another_has_it(self, shelf: Shelf, clock: ManualClock) -> None:
+        self.enqueue(shelf)
+        late = self.claim(shelf)
+        with shelf.catalog.write() as unit:
+            assert unit.jobs.holds(owner(), late)
+        clock.advance(11)
+        now = self.claim(shelf)
+        with shelf.catalog.write() as unit:
+            assert unit.jobs.holds(owner(), now) and not unit.jobs.holds(owner(), late)
+            unit.jobs.finish(owner(), now)
+            assert not unit.jobs.holds(owner(), now)
+
+    def test_failures_end_or_return_to_the_queue_and_rest_there(self, shelf: Shelf, clock: ManualClock) -> None:
         queued = self.enqueue(shelf)
         for state in (JobState.QUEUED, JobState.QUEUED, JobState.QUARANTINED):
             job = self.claim(shelf)
             with shelf.catalog.write() as unit:
                 unit.jobs.finish(owner(), job, "broke", retry=True)
+                assert unit.jobs.claim(owner(), "w", ("add",), 10) is None
             assert (self.job(shelf, queued.id).state, self.job(shelf, queued.id).error) == (state, "broke")
+            clock.advance(60)
         self.enqueue(shelf)
         job = self.claim(shelf)
         with shelf.catalog.write() as unit:
@@ -919,6 +975,151 @@ class CatalogContract(ShelfContract):
         with pytest.raises(NotFound), shelf.catalog.write() as unit:
             unit.jobs.cancel(owner(), "missing")
 
+    def test_all_that_somebody_asked_for_is_cancelled_with_a_reason(self, shelf: Shelf, clock: ManualClock) -> None:
+        guest = replace(owner(), principal="key:1", oversees=False)
+        with shelf.catalog.write() as unit:
+            mine = [unit.jobs.enqueue(guest, shelf.id, "add", {}) for _ in range(4)]
+            other = unit.jobs.enqueue(owner(), shelf.id, "add", {})
+            accepted = unit.jobs.enqueue(guest, shelf.id, UPLOAD, {})
+        done, held, _ = (self.claim(shelf, job=job.id) for job in mine[:3])
+        with shelf.catalog.write() as unit:
+            unit.jobs.finish(owner(), done, result="kept")
+            stopped = unit.jobs.cancel_all(owner(), "key:1", "because")
+            assert {job.id for job in stopped} == {job.id for job in mine[1:]}
+            assert not unit.jobs.heartbeat(owner(), held, 10, None)
+            unit.jobs.release(owner(), held)
+        clock.advance(11)
+        with shelf.catalog.write() as unit:
+            unit.jobs.reap(owner())
+        for job in mine[1:]:
+            assert (self.job(shelf, job.id).state, self.job(shelf, job.id).error) == (JobState.CANCELLED, "because")
+        assert self.job(shelf, mine[0].id).state == JobState.DONE
+        assert self.job(shelf, other.id).state == JobState.QUEUED
+        assert self.job(shelf, accepted.id).state == JobState.QUEUED
+
+    def test_a_job_waits_for_those_before_it_on_its_lane(self, shelf: Shelf) -> None:
+        with shelf.catalog.write() as unit:
+            first, second, other, free = (
+                unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms(lane=lane)) for lane in ("a", "a", "b", "")
+            )
+        assert [self.claim(shelf).id for _ in range(3)] == [first.id, other.id, free.id]
+        with shelf.catalog.write() as unit:
+            assert unit.jobs.claim(owner(), "w", ["add"], 10) is None
+            held = unit.jobs.get(owner(), first.id)
+            unit.jobs.finish(owner(), held, result={"a": 1})
+            assert unit.jobs.waiting(owner(), ["add"]) and not unit.jobs.waiting(owner(), ["make"])
+        assert self.job(shelf, first.id).result == {"a": 1}
+        assert self.claim(shelf).id == second.id
+
+    def test_what_is_asked_with_a_key_is_found_by_it(self, shelf: Shelf) -> None:
+        guest = scope_of(shelf.id)
+        with shelf.catalog.write() as unit:
+            made = [
+                unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms("key", part, f"d{part}")) for part in range(2)
+            ]
+            unit.jobs.enqueue(guest, shelf.id, "add", {}, JobTerms("key", 0, "other"))
+            assert [(job.id, digest) for job, digest in unit.jobs.asked(owner(), "key")] == [
+                (made[0].id, "d0"),
+                (made[1].id, "d1"),
+            ]
+            assert [digest for _, digest in unit.jobs.asked(guest, "key")] == ["other"]
+            assert unit.jobs.asked(owner(), "unheard of") == []
+        with pytest.raises(StoreError), shelf.catalog.write() as unit:
+            unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms("key", 1, "d1"))
+
+    def test_who_has_the_fewest_running_is_served_first(self, shelf: Shelf) -> None:
+        """However much somebody asked for before; what runs of other kinds does not count."""
+        many, one, two = (replace(owner(), principal=f"key:{name}", oversees=False) for name in "abc")
+        with shelf.catalog.write() as unit:
+            theirs = [unit.jobs.enqueue(many, shelf.id, "add", {}) for _ in range(5)]
+            unit.jobs.enqueue(one, shelf.id, "make", {})
+            lone = unit.jobs.enqueue(one, shelf.id, "add", {})
+            pair = [unit.jobs.enqueue(two, shelf.id, "add", {}) for _ in range(2)]
+        self.claim(shelf, kinds=("make",))
+        expected = [theirs[0], lone, pair[0], theirs[1], pair[1], *theirs[2:]]
+        assert [self.claim(shelf).id for _ in expected] == [job.id for job in expected]
+
+    def test_one_worker_serves_all_in_turn(self, shelf: Shelf, clock: ManualClock) -> None:
+        """When nothing runs, it is the turn of whoever was served the longest ago."""
+        guests = [replace(owner(), principal=f"key:{name}", oversees=False) for name in "ab"]
+        with shelf.catalog.write() as unit:
+            first, second = ([unit.jobs.enqueue(guest, shelf.id, "add", {}) for _ in range(3)] for guest in guests)
+            unit.jobs.cancel(owner(), second[0].id)  # which was no service
+        served = []
+        for ended in (None, "could not be done", None, None, None):
+            clock.advance(1)
+            job = self.claim(shelf)
+            served.append(job.id)
+            with shelf.catalog.write() as unit:
+                unit.jobs.finish(owner(), job, ended)
+        assert served == [job.id for job in (first[0], second[1], first[1], second[2], first[2])]
+
+    def test_who_cannot_be_served_keeps_nobody_waiting(self, shelf: Shelf) -> None:
+        """What rests after a failure, or waits on a lane."""
+        guest, other = (replace(owner(), principal=f"key:{name}", oversees=False) for name in "ab")
+        with shelf.catalog.write() as unit:
+            unit.jobs.enqueue(guest, shelf.id, "add", {}, JobTerms(lane="a"))
+        broken = self.claim(shelf)
+        with shelf.catalog.write() as unit:
+            unit.jobs.finish(owner(), broken, "broke", retry=True)
+            unit.jobs.enqueue(guest, shelf.id, "add", {}, JobTerms(lane="a"))
+            ready = [unit.jobs.enqueue(other, shelf.id, "add", {}) for _ in range(2)]
+        assert [self.claim(shelf).id for _ in ready] == [job.id for job in ready]
+
+    def test_jobs_that_are_alike_are_claimed_together(self, shelf: Shelf) -> None:
+        other = Shelf.create(shelf.catalog, "other")
+        first, again, second, third = (self.enqueue(shelf) for _ in range(4))
+        mine = self.claim(shelf, job=first.id)
+        self.claim(shelf, job=again.id)
+        with shelf.catalog.write() as unit:
+            unit.jobs.finish(owner(), unit.jobs.get(owner(), again.id), "broke", retry=True)
+            unit.jobs.enqueue(scope_of(shelf.id), shelf.id, "add", {})
+            unit.jobs.enqueue(owner(), other.id, "add", {})
+            taken = unit.jobs.claim_alike(owner(), mine, 10, 10, lambda job: job.id != second.id)
+        assert [(job.id, job.owner, job.attempts) for job in taken] == [(third.id, mine.owner, 1)]
+        assert self.job(shelf, second.id).state == JobState.QUEUED
+
+    def test_what_is_given_back_waits_as_if_it_had_not_been_begun(self, shelf: Shelf, clock: ManualClock) -> None:
+        first, cancelled = self.enqueue(shelf), self.enqueue(shelf)
+        held, other = self.claim(shelf), self.claim(shelf)
+        with shelf.catalog.write() as unit:
+            unit.jobs.cancel(owner(), cancelled.id)
+            unit.jobs.release(owner(), other)
+            unit.jobs.release(owner(), held, "no room", 5)
+            unit.jobs.release(owner(), held, "twice")
+            assert not unit.jobs.waiting(owner(), ["add"])
+        found = self.job(shelf, first.id)
+        assert (found.state, found.attempts, found.error) == (JobState.QUEUED, 0, "no room")
+        assert self.job(shelf, cancelled.id).state == JobState.CANCELLED
+        clock.advance(6)
+        assert self.claim(shelf).id == first.id
+
+    def test_the_jobs_of_the_dead_are_free_at_once(self, shelf: Shelf) -> None:
+        first, second = self.enqueue(shelf), self.enqueue(shelf)
+        self.claim(shelf, "dead")
+        self.claim(shelf, "alive")
+        with shelf.catalog.write() as unit:
+            assert unit.jobs.free(owner(), lambda worker: worker == "alive") == 1
+            assert [job.id for job in unit.jobs.unfinished(owner(), "add")] == [first.id, second.id]
+            assert unit.jobs.counts(owner()) == {("add", "queued"): 1, ("add", "running"): 1}
+        assert self.claim(shelf).id == first.id
+
+    def test_who_does_not_oversee_sees_own_jobs_only(self, shelf: Shelf) -> None:
+        reader = replace(scope_of(shelf.id, clearance=Clearance.INTERNAL), oversees=False)
+        admin = replace(scope_of(shelf.id, clearance=Clearance.INTERNAL), principal="admin")
+        theirs = self.enqueue(shelf)
+        with shelf.catalog.write() as unit:
+            own = unit.jobs.enqueue(reader, shelf.id, "add", {})
+            maker = unit.jobs.maker(owner(), own.id)
+            assert (maker.principal, maker.storage, maker.clearance) == ("guest", "guest", Clearance.INTERNAL)
+            for scope in (reader, admin):
+                assert [job.id for job in unit.jobs.all(scope)] == [own.id]
+                with pytest.raises(NotFound):
+                    unit.jobs.get(scope, theirs.id)
+            with pytest.raises(NotFound):
+                unit.jobs.get(replace(reader, principal="another"), own.id)
+            assert len(unit.jobs.all(owner())) == 2 and len(unit.jobs.all(owner(), limit=1)) == 1
+
     # -- who may see what
 
     def test_a_foreign_project_looks_like_a_missing_one(self, shelf: Shelf) -> None:
@@ -935,7 +1136,8 @@ class CatalogContract(ShelfContract):
             with pytest.raises(NotFound) as missing:
                 unit.projects.get(guest, "omed")
             assert str(foreign.value).replace("demo", "omed") == str(missing.value)
-            assert list(unit.documents.blobs(guest)) == []
+            with pytest.raises(NotAllowed):  # who saw only some would take the others for strays
+                list(unit.documents.blobs(guest))
 
     def uses_of_a_project(self, document: str) -> list[Callable[[Unit, Scope, str], object]]:
         """Every function that takes a project."""
@@ -963,6 +1165,8 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.documents.chunks(s, p, document),
             lambda u, s, p: u.documents.places(s, p, ["c"]),
             lambda u, s, p: u.documents.text(s, p, document),
+            lambda u, s, p: u.documents.version(s, p, document),
+            lambda u, s, p: u.documents.blob(s, p, document),
             lambda u, s, p: u.documents.remove(s, p, document),
             lambda u, s, p: u.documents.remove_source(s, p, "/a"),
             lambda u, s, p: u.documents.enable(s, p, [document], False),
@@ -974,6 +1178,8 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.embeddings.known(s, p, CARD.fingerprint, [b"0"]),
             lambda u, s, p: u.embeddings.put(s, p, CARD, [b"0"], vectors([b"0"])),
             lambda u, s, p: u.embeddings.sample(s, p, document, 1),
+            lambda u, s, p: u.embeddings.of_document(s, p, document),
+            lambda u, s, p: u.embeddings.put_stored(s, p, CARD, []),
             lambda u, s, p: u.embeddings.pending(s, p, GENERATION, 1),
             lambda u, s, p: u.embeddings.sweep(s, p),
             lambda u, s, p: u.changes.prune(s, p),
@@ -991,6 +1197,7 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.evaluations.results(s, p, "run"),
             lambda u, s, p: u.jobs.enqueue(s, p, "add", {}),
             lambda u, s, p: u.jobs.all(s, p),
+            lambda u, s, p: u.jobs.unfinished(s, "add", p),
             lambda u, s, p: u.conversations.begin(s, p, "title"),
             lambda u, s, p: u.conversations.get(s, p, "c"),
             lambda u, s, p: u.conversations.all(s, p),
@@ -1059,6 +1266,7 @@ class CatalogContract(ShelfContract):
             assert unit.documents.known(guest, mine.id, [foreign, own]) == {own}
             assert unit.documents.get(guest, mine.id, [foreign]) == []
             assert unit.embeddings.sample(guest, mine.id, foreign, 10) == []
+            assert unit.embeddings.of_document(guest, mine.id, foreign) == []
             assert not unit.documents.occurs_elsewhere(guest, mine.id, own, "refund")
             assert unit.documents.occurs_elsewhere(owner(), mine.id, own, "refund")
         assert shelf.document(foreign).enabled
@@ -1067,11 +1275,43 @@ class CatalogContract(ShelfContract):
         return [
             lambda p, u, s, d: u.documents.chunks(s, p, d),
             lambda p, u, s, d: u.documents.text(s, p, d),
+            lambda p, u, s, d: u.documents.version(s, p, d),
+            lambda p, u, s, d: u.documents.blob(s, p, d),
             lambda p, u, s, d: u.documents.remove(s, p, d),
             lambda p, u, s, d: u.documents.enable(s, p, [d], False),
             lambda p, u, s, d: u.documents.label(s, p, [d], source_type="x", tags=None, confidentiality=None),
             lambda p, u, s, d: u.documents.occurs_elsewhere(s, p, d, "words"),
         ]
+
+    def test_removals_are_written_down_with_the_removal(self, shelf: Shelf) -> None:
+        """Ids and a checksum, no words; for the owner alone. One that is rolled back is none."""
+        gone, kept = (shelf.add(f"/{name}", f"words of {name}").document for name in ("gone", "kept"))
+        sha256 = shelf.document(gone).sha256
+        with pytest.raises(ZeroDivisionError), shelf.catalog.write() as unit:
+            unit.documents.remove(owner(), shelf.id, kept)
+            _ = 1 / 0
+        with shelf.catalog.write() as unit:
+            talk = unit.conversations.begin(owner(), shelf.id, "talk").id
+            turn = unit.conversations.add(owner(), shelf.id, records.turn(talk), "", None).id
+            unit.conversations.remove_turn(owner(), shelf.id, turn)
+            unit.documents.remove(owner(), shelf.id, gone)
+            unit.conversations.remove(owner(), shelf.id, talk)
+            unit.projects.remove(owner(), shelf.id)
+        with shelf.catalog.write() as unit:
+            told = unit.tombstones.all(owner())
+            assert [(str(each.kind), each.id, each.sha256) for each in told] == [
+                ("turn", turn, ""),
+                ("document", gone, sha256),
+                ("conversation", talk, ""),
+                ("project", shelf.id, ""),
+            ]
+            assert unit.tombstones.all(owner(), told[0].number) == told[1:]
+            unit.tombstones.put(owner(), told)
+            again = unit.tombstones.all(owner())
+            assert [replace(each, number=0) for each in again] == [replace(each, number=0) for each in told]
+            assert again[0].number > told[-1].number, "one that is written again is news"
+            with pytest.raises(NotAllowed):
+                unit.tombstones.all(scope_of(shelf.id))
 
     def test_a_guest_names_no_projects(self, shelf: Shelf) -> None:
         """Names are one space: who may take one learns which are taken."""
@@ -1137,6 +1377,7 @@ class CatalogContract(ShelfContract):
             stored = {sha256 for _, sha256, _ in documents.stored(scope, shelf.id)}
             assert (secret.source.sha256 in stored) == sees_secret
             assert {d for d in everything if unit.embeddings.sample(scope, shelf.id, d, 1)} == ids
+            assert {d for d in everything if unit.embeddings.of_document(scope, shelf.id, d)} == ids
             chunks = [chunk.id for d in everything for chunk in documents.chunks(owner(), shelf.id, d)]
             assert {place.document for place in documents.places(scope, shelf.id, chunks).values()} == ids
             unit.projects.begin(owner(), shelf.id, Strategy(), "splitter/9", OTHER_CARD)
@@ -1147,6 +1388,53 @@ class CatalogContract(ShelfContract):
             assert any("refund" in chunk.text for chunk in pending) == sees_secret
             unit.projects.abandon(owner(), shelf.id)
         return ids
+
+    def test_nobody_labels_above_their_clearance(self, shelf: Shelf) -> None:
+        document = shelf.add("/a", WORDS).document
+        low = replace(shelf, scope=scope_of(shelf.id, clearance=Clearance.INTERNAL))
+        secret = file("/b", "other words", labels=Labels(confidentiality=Clearance.CONFIDENTIAL))
+        with pytest.raises(NotAllowed, match="internal"):
+            low.publish(secret)
+        with pytest.raises(NotAllowed), shelf.catalog.write() as unit:
+            unit.documents.label(
+                low.scope, shelf.id, [document], source_type=None, tags=None, confidentiality=Clearance.RESTRICTED
+            )
+        assert shelf.texts() == {WORDS}
+        assert low.publish(file("/b", "other words"))[0].outcome is Outcome.READY
+
+    def test_a_path_that_is_taken_above_looks_free(self, shelf: Shelf) -> None:
+        (above,) = shelf.publish(file("/a", WORDS, labels=Labels(confidentiality=Clearance.RESTRICTED)))
+        low = replace(shelf, scope=scope_of(shelf.id, clearance=Clearance.INTERNAL))
+        first, again = (low.publish(file("/a", text))[0] for text in ("some words", "changed words"))
+        assert first.document == again.document != above.document
+        assert (first.outcome, first.replaced) == (Outcome.READY, False) and again.replaced
+        assert shelf.texts() == {WORDS, "changed words"}
+        (mine,) = low.documents()
+        assert (mine.id, mine.name, [each.key for each in mine.sources]) == (first.document, "a", ["/a"])
+
+    def test_an_upload_whose_name_is_taken_above_keeps_it(self, shelf: Shelf) -> None:
+        """Whatever others are called: a name that looks like the key beside is another's."""
+        secret = Labels(confidentiality=Clearance.RESTRICTED)
+        (above,) = shelf.publish(file("upload:a.md", WORDS, labels=secret, name="a.md"))
+        low = replace(shelf, scope=scope_of(shelf.id, clearance=Clearance.INTERNAL))
+        keys = [f"upload:{name}" for name in ("a.md", "a.md#1", "1__a.md", "%a.md")]
+        mine = [low.publish(file(key, f"words of {key}", name=key[7:]))[0].document for key in keys]
+        assert len({above.document, *mine}) == 5
+        assert [source.key for each in low.documents() for source in each.sources] == keys
+        with shelf.catalog.read() as unit:
+            assert [unit.documents.find(low.scope, shelf.id, key) for key in keys] == [[each] for each in mine]
+            assert unit.documents.find(owner(), shelf.id, "upload:a.md") == [above.document]
+            now = unit.passages.moment(low.scope, shelf.id)
+            chunks = [chunk.key for each in mine for chunk in unit.documents.chunks(low.scope, shelf.id, each)]
+            assert {each.source for each in unit.passages.stored(low.scope, now, chunks)} == set(keys)
+
+    def test_bytes_of_a_document_above_are_refused(self, shelf: Shelf) -> None:
+        shelf.publish(file("/a", WORDS, labels=Labels(confidentiality=Clearance.RESTRICTED)))
+        before = shelf.documents()
+        low = replace(shelf, scope=scope_of(shelf.id, clearance=Clearance.INTERNAL))
+        with pytest.raises(NotAllowed, match="cannot be taken in"):
+            low.publish(file("/free", "free words"), file("/b", WORDS))
+        assert shelf.documents() == before
 
     def test_a_low_clearance_does_not_remove_by_path(self, shelf: Shelf) -> None:
         labels = Labels(confidentiality=Clearance.CONFIDENTIAL)

@@ -265,6 +265,62 @@ class ConversationsContract(ShelfContract):
             assert unit.conversations.forget_document(shelf.scope, shelf.id, gone) == 0
             assert unit.conversations.forget_document(shelf.scope, shelf.id, kept) == 2, "one has nothing to lose"
 
+    def test_of_a_document_above_the_scope_no_answer_is_told(self, shelf: Shelf) -> None:
+        kept, above = shelf.add("/kept", "stays").document, shelf.add("/above", "rises").document
+        talk = begin(shelf)
+        facts: dict[str, Any] = {"summary": "sum", "tags": ("t",), "standalone": "in full"}
+        one = add(shelf, turn(talk.id, documents=(kept,), **facts), VECTOR)
+        two = add(shelf, turn(talk.id, documents=(kept, above), **facts), VECTOR)
+        three = add(shelf, turn(talk.id, **facts), VECTOR)
+        four = add(shelf, turn(talk.id, documents=(kept,), repeats=True, **facts), VECTOR)
+        roll(shelf, rollup(talk.id, 1, 1), VECTOR)
+        roll(shelf, rollup(talk.id, 2, 3), VECTOR)
+        asked = entry(conversation=talk.id, standalone="with words of the conversation")
+        low = replace(shelf.scope, clearance=Clearance.INTERNAL)
+        with shelf.catalog.write() as unit:
+            unit.log.add(shelf.scope, shelf.id, asked)
+
+        def seen() -> tuple[Any, ...]:
+            with shelf.catalog.read() as unit:
+                known_by, talks = (low, shelf.id, talk.id), unit.conversations
+                return (
+                    [replace(each, rolled_into="") for each in talks.turns(*known_by)],
+                    [(each.first, each.last) for each in talks.rollups(*known_by)],
+                    {one.id, two.id, three.id, four.id}.intersection(talks.vectors(*known_by, MODEL)),
+                    {one.id, two.id, three.id, four.id}.intersection(talks.unembedded(*known_by, "another")),
+                    unit.log.get(low, shelf.id, asked.id),
+                    unit.log.all(low, shelf.id, 10),
+                    talks.get(*known_by).cuts,
+                )
+
+        ids = {one.id, two.id, three.id, four.id}
+        whole = ([one, two, three, four], [(1, 1), (2, 3)], ids, ids, asked, [asked], talk.cuts)
+        assert seen() == whole
+        for level, expected in (
+            (
+                Clearance.CONFIDENTIAL,
+                (
+                    [
+                        one,
+                        replace(two, answer=FORGOTTEN_ANSWER, summary="", tags=(), standalone="", documents=()),
+                        replace(three, standalone=""),
+                        replace(four, answer=FORGOTTEN_ANSWER, summary="", tags=(), standalone="", documents=()),
+                    ],
+                    [(1, 1)],
+                    {one.id, three.id},
+                    {one.id, three.id},
+                    replace(asked, standalone=""),
+                    [replace(asked, standalone="")],
+                    talk.cuts + 2,
+                ),
+            ),
+            (Clearance.INTERNAL, whole),
+        ):
+            with shelf.catalog.write() as unit:
+                unit.documents.label(shelf.scope, shelf.id, [above], source_type=None, tags=None, confidentiality=level)
+            assert seen() == expected
+            assert [each.answer for each in turns(shelf, talk)] == [each.answer for each in whole[0]], "to its owner"
+
     def test_later_turns_that_may_repeat_it_are_forgotten_too(self, shelf: Shelf) -> None:
         kept, gone = shelf.add("/kept", "stays").document, shelf.add("/gone", "goes").document
         talk, other = begin(shelf), begin(shelf)

@@ -10,6 +10,7 @@ import pytest
 
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.generation import Message, Role, Sampling, Usage
+from ragforge.domain.pending import waited
 from ragforge.errors import ProviderError, TooLarge
 from ragforge.ports import LanguageModel
 
@@ -51,7 +52,7 @@ class LanguageModelContract:
         return Cancel(self.seconds)
 
     def ask(self, model: LanguageModel) -> tuple[str, Usage]:
-        *pieces, usage = model.stream(MESSAGES, SAMPLING, "request-1", self.cancel())
+        *pieces, usage = waited(model.stream(MESSAGES, SAMPLING, "request-1", self.cancel()))
         assert isinstance(usage, Usage)
         assert all(isinstance(piece, str) and piece for piece in pieces)
         return "".join(map(str, pieces)), usage
@@ -79,7 +80,7 @@ class LanguageModelContract:
         assert usage.input_tokens > 0
 
     def test_a_stream_that_is_closed_ends(self, model: LanguageModel) -> None:
-        stream = model.stream(MESSAGES, SAMPLING, "request-3", self.cancel())
+        stream = waited(model.stream(MESSAGES, SAMPLING, "request-3", self.cancel()))
         assert isinstance(next(stream), str)
         stream.close()  # type: ignore[attr-defined]
         with pytest.raises(StopIteration):
@@ -90,13 +91,13 @@ class LanguageModelContract:
         cancel = Cancel()
         cancel.set()
         with pytest.raises(Cancelled):
-            next(model.stream(MESSAGES, SAMPLING, "request-4", cancel))
+            next(waited(model.stream(MESSAGES, SAMPLING, "request-4", cancel)))
         with pytest.raises(Cancelled):
             model.fill(MESSAGES, Verdict, SAMPLING, "request-5", cancel)
 
     def test_time_that_is_over_is_a_failure_not_a_wish(self, model: LanguageModel) -> None:
         with pytest.raises(ProviderError, match="in the time given"):
-            next(model.stream(MESSAGES, SAMPLING, "request-4", Cancel(deadline_seconds=0)))
+            next(waited(model.stream(MESSAGES, SAMPLING, "request-4", Cancel(deadline_seconds=0))))
         with pytest.raises(ProviderError, match="in the time given"):
             model.fill(MESSAGES, Verdict, SAMPLING, "request-5", Cancel(deadline_seconds=0))
 
@@ -106,7 +107,7 @@ class LanguageModelContract:
             pytest.skip("nobody knows the window of this model")
         long = [Message(Role.USER, "word " * window)]
         with pytest.raises(TooLarge, match=r"[\d,]+ more than the"):
-            next(model.stream(long, SAMPLING, "request-6", self.cancel()))
+            next(waited(model.stream(long, SAMPLING, "request-6", self.cancel())))
         with pytest.raises(TooLarge):
             model.fill(long, Verdict, SAMPLING, "request-7", self.cancel())
 

@@ -8,6 +8,8 @@ from decimal import Decimal
 
 import pytest
 
+from ragforge.domain.access import Clearance
+from ragforge.domain.cursor import Cursor
 from ragforge.domain.generation import Usage
 from ragforge.domain.records import LogEntry, Spent
 from ragforge.errors import NotFound, UserError
@@ -86,6 +88,18 @@ class QueryLogContract(ShelfContract):
         assert logged(shelf) == newest
         assert logged(shelf, limit=2) == newest[:2]
         assert logged(shelf, since=NOON + timedelta(milliseconds=1)) == newest[:3]
+
+    def test_a_page_begins_where_the_one_before_ended(self, shelf: Shelf) -> None:
+        """Several have the same moment; an entry that is gone by now leaves its moment."""
+        moments = [NOON + timedelta(milliseconds=step) for step in (1, 0, 0, 0, -1)]
+        log(shelf, *(entry(id=f"q{number}", asked_at=at) for number, at in enumerate(moments)))
+        newest = logged(shelf)
+        with shelf.catalog.read() as unit:
+            for place, last in enumerate(newest):
+                after = Cursor(last.asked_at, last.id)
+                assert unit.log.all(shelf.scope, shelf.id, 2, after=after) == newest[place + 1 : place + 3]
+            gone = Cursor(NOON, "gone\x00é")
+            assert unit.log.all(shelf.scope, shelf.id, 10, after=gone) == newest[1:]
 
     def test_entries_are_found_by_the_beginning_of_their_ids(self, shelf: Shelf) -> None:
         for number, id in enumerate(("ab1", "ab2", "a_b", "b")):
@@ -177,8 +191,8 @@ class QueryLogContract(ShelfContract):
         assert logged(shelf) == [marked]
 
     def test_a_guest_sees_their_own_questions_only(self, shelf: Shelf) -> None:
-        guest = replace(owner(), principal="guest", projects=frozenset({shelf.id}))
-        mine, theirs = entry(), entry()
+        guest = replace(owner(), principal="guest", projects=frozenset({shelf.id}), oversees=False)
+        mine, theirs = entry(model="m", input_tokens=3), entry(model="m", input_tokens=4)
         log(shelf, mine)
         with shelf.catalog.write() as unit:
             unit.log.add(guest, shelf.id, theirs)
@@ -187,8 +201,42 @@ class QueryLogContract(ShelfContract):
                 unit.log.get(guest, shelf.id, mine.id)
             with pytest.raises(NotFound):
                 unit.log.mark(guest, shelf.id, mine.id, "bad", "")
+            assert [each.input_tokens for each in unit.log.spent(guest, shelf.id, "model")] == [4]
+            assert [each.input_tokens for each in unit.log.spent(shelf.scope, shelf.id, "model")] == [7]
             assert unit.log.prune(guest, shelf.id, NOON + timedelta(days=1)) == 1
         assert logged(shelf) == [mine]
+
+    def test_who_oversees_sees_everybodys_sums_and_with_full_clearance_their_questions(self, shelf: Shelf) -> None:
+        theirs = entry(model="m", input_tokens=3)
+        log(shelf, theirs)
+        admin = replace(owner(), principal="admin", projects=frozenset({shelf.id}))
+        low = replace(admin, clearance=Clearance.CONFIDENTIAL)
+        all_but_overseeing = replace(owner(), principal="reader", oversees=False)
+        with shelf.catalog.read() as unit:
+            assert unit.log.all(admin, shelf.id, 10) == [theirs]
+            assert unit.log.all(low, shelf.id, 10) == []
+            assert unit.log.all(all_but_overseeing, shelf.id, 10) == []
+            with pytest.raises(NotFound):
+                unit.log.get(low, shelf.id, theirs.id)
+            assert [each.input_tokens for each in unit.log.spent(low, shelf.id, "day")] == [3]
+            assert unit.log.spent(all_but_overseeing, shelf.id, "day") == []
+
+    def test_what_somebody_used_is_summed_over_all_projects(self, shelf: Shelf) -> None:
+        other = Shelf.create(shelf.catalog, "other")
+        guest = replace(owner(), principal="guest", projects=frozenset({shelf.id, other.id}), oversees=False)
+        priced = {"model": "m", "input_tokens": 10, "output_tokens": 1, "cost": Decimal("0.1")}
+        with shelf.catalog.write() as unit:
+            unit.log.add(guest, shelf.id, entry(asked_at=NOON, **priced))
+            unit.log.add(guest, other.id, entry(asked_at=NOON + timedelta(hours=1), **priced))
+            unit.log.add(guest, shelf.id, entry(asked_at=NOON, input_tokens=5, cost=None))
+            unit.log.add(guest, shelf.id, entry(asked_at=NOON - timedelta(milliseconds=1), **priced))
+        log(shelf, entry(asked_at=NOON, **priced))
+        with shelf.catalog.read() as unit:
+            assert unit.log.used(owner(), "guest", NOON) == Spent("guest", 3, 25, 2, Decimal("0.2"), unpriced=1)
+            assert unit.log.used(owner(), "nobody", NOON) == Spent("nobody", 0, 0, 0, None)
+            assert unit.log.used(guest, "owner", NOON) == Spent("owner", 0, 0, 0, None)
+            narrow = replace(owner(), projects=frozenset({other.id}))
+            assert unit.log.used(narrow, "guest", NOON) == Spent("guest", 1, 10, 1, Decimal("0.1"))
 
     def test_it_is_the_projects_own_and_goes_with_it(self, shelf: Shelf) -> None:
         asked = entry()

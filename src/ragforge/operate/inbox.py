@@ -1,0 +1,173 @@
+"""Where uploads wait: each a file with a random name, durable before anybody is told that it was taken.
+
+A client's file name is never part of a path. What no job needs is swept when a server starts and nobody else receives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from ragforge.durable import sync
+from ragforge.errors import StoreError, cannot_write
+from ragforge.ports import ProcessLock
+
+_NAME = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Bytes that are in the inbox for good."""
+
+    inbox: str
+    name: str
+    """As the client called them."""
+    size: int
+    sha256: str
+
+
+class Inbox:
+    """One folder for all uploads of a workspace."""
+
+    def __init__(self, folder: Path, new_lock: Callable[[Path], ProcessLock]) -> None:
+        self._folder = folder
+        self._new_lock = new_lock
+        self._receiving: ProcessLock | None = None
+        self._opening = Lock()
+
+    def open(self, needed: Callable[[], Collection[str]]) -> None:
+        """Be known as one who receives; if nobody else is, first remove what no job needs."""
+        with self._opening:
+            if self._receiving is not None:
+                return
+            with self.alone() as alone:
+                if alone:
+                    self._sweep(needed())
+            lock = self._new_lock(self._folder / "lock")
+            lock.acquire(shared=True, blocking=True)
+            self._receiving = lock
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """True if nobody receives; whoever would meanwhile waits."""
+        self._make()
+        lock = self._new_lock(self._folder / "lock")
+        try:
+            yield lock.acquire(shared=False, blocking=False)
+        finally:
+            lock.release()
+
+    def _make(self) -> None:
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as problem:
+            raise cannot_write(self._folder, problem) from problem
+
+    def close(self) -> None:
+        with self._opening:
+            if self._receiving is not None:
+                self._receiving.release()
+                self._receiving = None
+
+    def _sweep(self, needed: Collection[str]) -> None:
+        for path in self._folder.iterdir():
+            if _NAME.fullmatch(path.name) and path.name not in needed:
+                path.unlink(missing_ok=True)
+
+    def receive(self, name: str) -> Receiving:
+        """A new file to write to."""
+        return Receiving(self._folder / secrets.token_hex(16), name)
+
+    def put_back(self, inbox: str, pieces: Iterable[bytes]) -> None:
+        """From a backup, under the name it had there. Durable after `sync`."""
+        self._make()
+        self.remove(inbox)
+        with Receiving(self.path(inbox), "") as receiving:
+            for piece in pieces:
+                receiving.write(piece)
+            receiving.keep()
+
+    def path(self, inbox: str) -> Path:
+        if not _NAME.fullmatch(inbox):
+            raise StoreError(f"not an upload's name: {inbox!r}")
+        return self._folder / inbox
+
+    def read(self, inbox: str) -> BufferedReader:
+        return self.path(inbox).open("rb")
+
+    def remove(self, inbox: str) -> None:
+        try:
+            self.path(inbox).unlink(missing_ok=True)
+        except OSError as problem:
+            raise cannot_write(self._folder, problem) from problem
+
+    def sync(self) -> None:
+        """The names of what was received are durable too."""
+        try:
+            sync(self._folder)
+        except OSError as problem:
+            raise cannot_write(self._folder, problem) from problem
+
+
+class Receiving:
+    """A file that is being received; gone again unless it is kept."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._path = path
+        self._name = name
+        self._sha256 = hashlib.sha256()
+        self._size = 0
+        self._kept: Received | None = None
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+        try:
+            self._fd: int | None = os.open(path, flags, 0o600)
+        except OSError as problem:
+            raise cannot_write(path.parent, problem) from problem
+
+    def write(self, data: bytes) -> None:
+        assert self._fd is not None
+        self._sha256.update(data)
+        self._size += len(data)
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError as problem:
+            raise cannot_write(self._path.parent, problem) from problem
+
+    def keep(self) -> Received:
+        """Its bytes are durable; its name is once `Inbox.sync` has been called."""
+        assert self._fd is not None
+        try:
+            os.fsync(self._fd)
+        except OSError as problem:
+            raise cannot_write(self._path.parent, problem) from problem
+        self._close()
+        self._kept = Received(self._path.name, self._name, self._size, self._sha256.hexdigest())
+        return self._kept
+
+    def discard(self) -> None:
+        self._close()
+        self._path.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        if self._kept is None:
+            self.discard()
