@@ -5,24 +5,28 @@ from __future__ import annotations
 import os
 import re
 import time
-import unicodedata
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar, Unpack
 
-from ragforge.build import PROFILES, Parts, indexed_terms, make_workspace, utc_now
+from ragforge.build import PROFILES, Parts, make_workspace, new_place, old_workspace, utc_now
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.answers import Abstention, DoneEvent, Prompted, Result
 from ragforge.domain.answers import Event as AnswerEvent
+from ragforge.domain.archives import BackupReport, ExportReport, ImportedProject, RestoreReport
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.conversation import Conversation, Rollup, Turn
+from ragforge.domain.cursor import Cursor
 from ragforge.domain.evaluation import Comparison, Feedback, ImportReport, Question, QuestionSet, Run, RunDetails
 from ragforge.domain.generation import Estimate, Sampling
 from ragforge.domain.library import (
+    UPLOAD,
     AddReport,
     Chunk,
     ChunkPlace,
@@ -30,6 +34,8 @@ from ragforge.domain.library import (
     FileResult,
     Finding,
     Job,
+    JobState,
+    JobTerms,
     Labels,
     Outcome,
     Progress,
@@ -38,30 +44,29 @@ from ragforge.domain.library import (
     Status,
 )
 from ragforge.domain.models import LanguageModels, ModelState, PulledModel
+from ragforge.domain.pending import Pending, waited
 from ragforge.domain.records import Artifact, LogEntry, ProjectText, ProjectTextKind, Spent
 from ragforge.domain.retrieval import Filters, Retrieved, Tuning
 from ragforge.domain.strategy import Strategy
-from ragforge.errors import NotFound, RagforgeError, StoreError, UserError
-from ragforge.flows.follow import STEP, Follow, in_full
-from ragforge.flows.reconcile import Reconcile
-from ragforge.ingest.walk import key_of
-from ragforge.once import once
-from ragforge.operate import access
+from ragforge.errors import Conflict, NotAllowed, NotFound, RagforgeError, StoreError, UserError
+from ragforge.flows.follow import STEP, in_full
+from ragforge.ingest.walk import Found, key_of
+from ragforge.operate import access, telemetry
+from ragforge.operate.counters import Counters
+from ragforge.operate.inbox import Inbox, Received
 from ragforge.operate.jobs import JobRunner
+from ragforge.operate.worker import Duties, Worker
 from ragforge.ports import Embedder, LanguageModel, Unit
-from ragforge.settings import Settings, load
+from ragforge.settings import Settings, load, reloaded
+from ragforge.wired import Flows, known_project, slug_of
 
 if TYPE_CHECKING:
     from ragforge.answer.agents import Agent
     from ragforge.answer.outline import Outline
-    from ragforge.domain.tokens import Vector
-    from ragforge.flows.ask import Ask, Asking, Models
+    from ragforge.domain.tokens import Matrix, Vector
+    from ragforge.flows.ask import Asking, Models
     from ragforge.flows.evaluate import Evaluate
-    from ragforge.flows.ingest import Ingest
-    from ragforge.flows.make import Export, Make, MakeEvent
-    from ragforge.flows.remove import Remove
-    from ragforge.flows.search import Search
-    from ragforge.flows.sync import Sync
+    from ragforge.flows.make import MakeEvent
 
 Event = TypeVar("Event")
 Paths = Sequence[str | os.PathLike[str]]
@@ -109,19 +114,23 @@ class AskOptions(TypedDict, total=False):
     stop: tuple[str, ...]
     prompted: Prompted
     """Send exactly this prompt, which `prompt` made and somebody may have changed."""
+    request: str
+    """The id of what brought the question; the trace id and every call of a provider begin with it."""
     cancel: Cancel
 
 
 class Ragforge:
     """A workspace: projects of documents you can ask."""
 
-    def __init__(self, parts: Parts, scope: Scope, *, created: bool = False) -> None:
+    def __init__(self, parts: Parts, scope: Scope, *, created: bool = False, flows: Flows | None = None) -> None:
         self._parts = parts
         self._scope = scope
+        self._flows = flows or Flows(parts)
         self.settings = parts.settings
         self.workspace = parts.workspace
         self.created = created
-        self.notices = parts.notices
+        self._in_a_job = False
+        self.notices = parts.notices if flows is None else []
         """What a person should know about what was done, such as a fallback that was taken."""
 
     @classmethod
@@ -144,11 +153,16 @@ class Ragforge:
         """Without a workspace: for models alone."""
         return cls(Parts(settings), access.owner())
 
+    def acting(self, scope: Scope) -> Self:
+        """The same workspace in somebody's scope: what they may not reach is not there. This one still closes it."""
+        return type(self)(self._parts, scope, flows=self._flows)
+
+    def access(self) -> access.Access:
+        """Keys of this workspace, and who brings one."""
+        return access.Access(self._parts.catalog, utc_now, ended=self._have_ended)
+
     def close(self) -> None:
-        if "_follow" in self.__dict__:
-            self._follow.finish()
-        if "_search" in self.__dict__:
-            self._search.close()
+        self._flows.close()
         self._parts.close()
 
     def __enter__(self) -> Self:
@@ -170,8 +184,16 @@ class Ragforge:
         chunker = strategy.fingerprint(model.tokenizer.fingerprint)
         with self._parts.catalog.write() as c:
             project = c.projects.create(self._scope, name, slug_of(name), strategy, chunker, model.card)
-        self._reconcile.write_state(self._scope, project.slug)
+        self._flows.reconcile.write_state(access.owner(), project.slug)
         return project
+
+    def usual_strategy(self) -> Strategy:
+        """How the texts of a new project are split unless it says otherwise."""
+        return self._parts.strategy()
+
+    def require_embedder(self, name: str) -> None:
+        """Raises what is wrong with it, if something is."""
+        self._parts.embedder(name)
 
     def projects(self) -> list[Project]:
         with self._parts.catalog.read() as c:
@@ -182,36 +204,29 @@ class Ragforge:
         with self._parts.catalog.read() as c:
             return self._known(c, slug)
 
-    def _project_for(self, scope: Scope, slug: str) -> Project:
-        with self._parts.catalog.read() as c:
-            return self._known(c, slug, scope)
-
-    def _known(self, c: Unit, slug: str, scope: Scope | None = None) -> Project:
-        scope = scope or self._scope
-        try:
-            return c.projects.get(scope, slug)
-        except NotFound:
-            if slug_of(slug) == slug:
-                raise
-            return c.projects.get(scope, slug_of(slug))
+    def _known(self, c: Unit, slug: str) -> Project:
+        return known_project(c, self._scope, slug)
 
     def rename_project(self, slug: str, name: str) -> Project:
         project = self.project(slug)
         with self._parts.catalog.write() as c:
             c.projects.rename(self._scope, project.id, name, slug_of(name))
             renamed = c.projects.get(self._scope, slug_of(name))
-        self._reconcile.forget_state(slug)
-        self._reconcile.write_state(self._scope, renamed.slug)
+        self._flows.reconcile.forget_state(slug)
+        self._flows.reconcile.write_state(access.owner(), renamed.slug)
         return renamed
 
     def remove_project(self, slug: str) -> list[Removal]:
         """Remove a project with all its files; the proofs of their deletion come back."""
         known = self.project(slug)
-        with self._parts.in_flight.working(self._recover):
-            removals = list(self._remove.whole_project(self._scope, known.id, known.slug))
+        with self._parts.catalog.read() as c:
+            waiting = c.jobs.unfinished(access.owner(), UPLOAD, known.id)
+        with self._parts.in_flight.working(self._flows.recover):
+            removals = list(self._flows.remove.whole_project(self._scope, known.id, known.slug))
+            self._forget_uploads(waiting)
             self._parts.drop_indexes(known.id)
-            self._follow.tidy()
-            self._reconcile.forget_state(known.slug)
+            self._flows.follow.tidy()
+            self._flows.reconcile.forget_state(known.slug)
         return removals
 
     def _ensure_project(self, slug: str) -> Project:
@@ -256,7 +271,7 @@ class Ragforge:
         """Like `add`, told file by file: each result is sent when it is durable."""
         cancel = cancel or Cancel()
         slug = self._ensure_project(project).slug
-        events = self._ingest.add(self._scope, slug, paths, labels, cancel, retry=retry)
+        events = self._flows.ingest.add(self._scope, slug, paths, labels, cancel, retry=retry)
         yield from self._at_work("add", slug, {"paths": len(paths)}, events, cancel)
 
     def syncing(
@@ -273,11 +288,13 @@ class Ragforge:
         """Mirror a folder: add what is new or changed, remove what is gone. `dry_run` only tells what would go."""
         cancel = cancel or Cancel()
         if dry_run:
-            gone = self._sync.gone(self._scope, self.project(project).slug, Path(folder), allow_empty=allow_empty)
+            gone = self._flows.sync.gone(self._scope, self.project(project).slug, Path(folder), allow_empty=allow_empty)
             yield from (FileResult(key, Outcome.REMOVED) for key in gone)
             return
         slug = self._ensure_project(project).slug
-        events = self._sync.once(self._scope, slug, Path(folder), labels, cancel, retry=retry, allow_empty=allow_empty)
+        events = self._flows.sync.once(
+            self._scope, slug, Path(folder), labels, cancel, retry=retry, allow_empty=allow_empty
+        )
         yield from self._at_work("sync", slug, {"folder": os.fspath(folder)}, events, cancel)
 
     def watching(
@@ -291,12 +308,34 @@ class Ragforge:
         """Mirror a folder and keep doing it until `cancel` is set."""
         cancel = cancel or Cancel()
         slug = self._ensure_project(project).slug
-        events = self._sync.watch(self._scope, slug, Path(folder), labels, cancel)
+        events = self._flows.sync.watch(self._scope, slug, Path(folder), labels, cancel)
         yield from self._at_work("watch", slug, {"folder": os.fspath(folder)}, events, cancel)
 
-    def documents(self, *, project: str = "default", status: Status | None = None) -> list[Document]:
+    def taking_in(
+        self,
+        files: Sequence[Found],
+        *,
+        project: str,
+        labels: Labels | None,
+        cancel: Cancel,
+        jobs: Sequence[Job] = (),
+    ) -> Iterator[FileResult | Progress]:
+        """Files of the inbox, as jobs do it; who performs these looks after the indexes."""
+        for event in self._flows.ingest.take_in(self._scope, project, files, labels, cancel, jobs=jobs):
+            self._count(event)
+            yield event
+
+    def documents(
+        self,
+        *,
+        project: str = "default",
+        status: Status | None = None,
+        limit: int | None = None,
+        after: Cursor | None = None,
+    ) -> list[Document]:
+        """All, or the first so many, in the order in which they came; or those after where a page ended."""
         with self._parts.catalog.read() as c:
-            return c.documents.all(self._scope, self._known(c, project).id, status)
+            return c.documents.all(self._scope, self._known(c, project).id, status, limit, after)
 
     def document(self, id: str, *, project: str = "default") -> Document:
         """A document by its id, the beginning of its id, its name or its path."""
@@ -312,6 +351,7 @@ class Ragforge:
 
     def _all_named(self, c: Unit, project: str, slug: str, ids: Sequence[str]) -> list[str]:
         """The documents' ids, each once. Those that are given whole may be very many."""
+        ids = [ids] if isinstance(ids, str) else ids
         whole = c.documents.known(self._scope, project, ids)
         return list(dict.fromkeys(id if id in whole else self._named(c, project, slug, id) for id in ids))
 
@@ -330,14 +370,25 @@ class Ragforge:
         with self._parts.catalog.read() as c:
             return c.documents.chunks(self._scope, document.project, document.id)
 
+    def content(self, id: str, *, project: str = "default") -> tuple[Document, BufferedReader]:
+        """A document and its original bytes, which the caller closes."""
+        document = self.document(id, project=project)
+        with self._parts.catalog.read() as c:
+            blob = c.documents.blob(self._scope, document.project, document.id)
+        try:
+            if blob:
+                return document, self._parts.blobs.open(blob)
+        except FileNotFoundError:  # replaced or removed just now, or lost: `check` tells
+            pass
+        raise NotFound(f"the bytes of {document.name!r} are not stored", hint="its text may be; see its chunks")
+
     def removing(self, ids: Sequence[str], *, project: str = "default") -> Iterator[Removal]:
         """Delete documents from everything; a proof follows for each."""
         known = self.project(project)
         documents = [document.id for document in self.find(ids, project=project)]
-        with self._parts.in_flight.working(self._recover):
-            yield from self._remove(self._scope, known.id, known.slug, documents)
-        if "_search" in self.__dict__:
-            self._search.forget(known.id)
+        with self._parts.in_flight.working(self._flows.recover):
+            yield from self._flows.remove(self._scope, known.id, known.slug, documents)
+        self._flows.forget_searches(known.id)
 
     def enable(self, ids: Sequence[str], on: bool, *, project: str = "default") -> list[Document]:
         """Turn documents ON or OFF: OFF ones stay, but are never found."""
@@ -396,7 +447,10 @@ class Ragforge:
         cancel: Cancel | None = None,
     ) -> Retrieved:
         """Like `search`, with the trace of every candidate through every stage."""
-        return self._found(question, project, k, filters, tuning, cancel, vector=vector, explain=True)
+        found = self._found(question, project, k, filters, tuning, cancel, vector=vector, explain=True)
+        if self._scope.sees_all or found.trace is None:
+            return found
+        return replace(found, trace=found.trace.of_nothing_hidden())
 
     def _found(
         self,
@@ -413,7 +467,29 @@ class Ragforge:
         tuning = tuning or self._parts.tuning
         tuning = tuning if k is None else replace(tuning, k=k)
         asked = Asked(question, tuning, self._resolved(filters or Filters(), project), **how)
-        return self._search(self._scope, project, asked, cancel or Cancel())
+        with telemetry.span("search"), self._parts.counters.timed("search"):
+            return self._flows.search(self._scope, project, asked, cancel or Cancel())
+
+    def text(self, id: str, *, project: str = "default") -> str:
+        """A document's whole text, as it was read."""
+        document = self.document(id, project=project)
+        with self._parts.catalog.read() as c:
+            return c.documents.text(self._scope, document.project, document.id)
+
+    def embedded(
+        self, texts: Sequence[str], *, project: str = "default", cancel: Cancel | None = None
+    ) -> tuple[Matrix, int]:
+        """Vectors of texts from a project's own model, and how many tokens they have."""
+        from ragforge.domain.tokens import Passage
+
+        known = self.project(project)
+        embedder = self._parts.embedder_of(known)
+        tokens = sum(map(len, embedder.tokenizer.encode(texts)))
+        usage = self._parts.embedding_usage(known.embedder, tokens)
+        with self._spending(embedder if usage.calls else None):
+            vectors = embedder.embed([Passage(text) for text in texts], cancel or Cancel())
+            self._flows.keep.paid(self._scope, known.id, "vectors", known.embedder, usage)
+        return vectors, tokens
 
     # -- answering
 
@@ -424,21 +500,50 @@ class Ragforge:
 
     def stream(self, question: str, *, project: str = "default", **how: Unpack[AskOptions]) -> Iterator[AnswerEvent]:
         """The same as it comes: passages, decisions, tokens, citations, usage, and the result at the end."""
-        return self._counted(self._ask_flow.stream(self._scope, project, *self._asked(question, project, how)))
+        return waited(self.answering(question, project=project, **how))
+
+    def answering(
+        self, question: str, *, project: str = "default", **how: Unpack[AskOptions]
+    ) -> Iterator[AnswerEvent | Pending]:
+        """The same for a caller whose thread is not to wait: while a model thinks, there is a `Pending`."""
+        asking, models, cancel = self._asked(question, project, how)
+        return self._paying(
+            models.main, self._counted(self._flows.ask.stream(self._scope, project, asking, models, cancel))
+        )
 
     def prompt(self, question: str, *, project: str = "default", **how: Unpack[AskOptions]) -> Prompted:
         """Exactly what `ask` would send, with its tokens and price. Nothing is sent to answer, and nothing is kept.
 
         To send it, changed or not, hand it to `ask` as `prompted`.
         """
-        return self._ask_flow.prompt(self._scope, project, *self._asked(question, project, how))
+        asking, models, cancel = self._asked(question, project, how)
+        with self._spending(models.main):
+            return self._flows.ask.prompt(self._scope, project, asking, models, cancel)
 
-    def _counted(self, events: Iterator[AnswerEvent]) -> Iterator[AnswerEvent]:
-        """The same events; how the question ended is counted."""
+    def _paying(
+        self, model: LanguageModel | None, events: Iterator[AnswerEvent | Pending]
+    ) -> Iterator[AnswerEvent | Pending]:
+        with self._spending(model):
+            yield from events
+
+    def _spending(self, model: object) -> AbstractContextManager[None]:
+        """While a model is asked, if there is one: only as much as whoever asks may take of it."""
+        if model is None:
+            return nullcontext()
+        if self._in_a_job:  # one at a time, and it cannot come again later
+            self._flows.budget.check(self._scope)
+            return nullcontext()
+        return self._flows.budget.spending(self._scope)
+
+    def _counted(self, events: Iterator[AnswerEvent | Pending]) -> Iterator[AnswerEvent | Pending]:
+        """The same events; how the question ended is counted, and how long it took."""
+        began = time.perf_counter()
         try:
             for event in events:
                 if isinstance(event, DoneEvent):
                     self._parts.counters.add("abstained" if isinstance(event.result, Abstention) else "answered")
+                    self._parts.counters.took("ask", time.perf_counter() - began)
+                    telemetry.stages("ask", event.result.account.timings, trace=event.result.account.trace_id)
                 yield event
         except RagforgeError:
             self._parts.counters.add("failed")
@@ -480,6 +585,7 @@ class Ragforge:
             profile=named if named in PROFILES else "",
             prompted=how.get("prompted"),
             timeout_seconds=settings.timeout_seconds,
+            request=how.get("request", ""),
         )
         models = Models(main, None if main is None else self._parts.language_model("cheap"))
         return asking, models, how.get("cancel") or Cancel()
@@ -583,10 +689,17 @@ class Ragforge:
 
     # -- the query log
 
-    def query_log(self, *, project: str = "default", limit: int = 50, since: datetime | None = None) -> list[LogEntry]:
-        """The last questions and what they took, newest first."""
+    def query_log(
+        self,
+        *,
+        project: str = "default",
+        limit: int = 50,
+        since: datetime | None = None,
+        after: Cursor | None = None,
+    ) -> list[LogEntry]:
+        """The last questions and what they took, newest first; or those after where a page ended."""
         with self._parts.catalog.read() as c:
-            return c.log.all(self._scope, self._known(c, project).id, limit, since)
+            return c.log.all(self._scope, self._known(c, project).id, limit, since, after=after)
 
     def logged(self, id: str, *, project: str = "default") -> LogEntry:
         """One question of the log by its id, the beginning of it, or `last`."""
@@ -671,7 +784,7 @@ class Ragforge:
             keep,
             self.settings.model.timeout_seconds,
         )
-        return self._make_flow(self._scope, project, request, chosen, cancel or Cancel())
+        return self._flows.make(self._scope, project, request, chosen, cancel or Cancel())
 
     def document_kinds(self) -> list[Outline]:
         """What can be made: the shipped outlines, and those in the workspace's folder `outlines`."""
@@ -697,7 +810,11 @@ class Ragforge:
 
     def export_artifact(self, artifact: Artifact, file: str | os.PathLike[str]) -> None:
         """Write it to a file; the ending of its name says whether as Markdown or for Word."""
-        self._export(artifact, Path(file))
+        self._flows.export(artifact, Path(file))
+
+    def rendered(self, artifact: Artifact, ending: str) -> bytes:
+        """The same file's bytes, by the ending of its name: `.md` or `.docx`."""
+        return self._flows.export.writers[ending](artifact)
 
     def remove_artifacts(self, ids: Sequence[str], *, project: str = "default") -> list[Artifact]:
         """Delete made documents for good, all of these or none."""
@@ -723,7 +840,8 @@ class Ragforge:
     def rebuilding(self, *, project: str = "default", cancel: Cancel | None = None) -> Iterator[Progress]:
         """Build a project's indexes anew from the catalog alone; searches go on meanwhile."""
         known, cancel = self.project(project), cancel or Cancel()
-        events = self._follow.rebuild(known.id, cancel)
+        access.require_clearance(self._scope)
+        events = self._flows.follow.rebuild(known.id, cancel)
         yield from self._at_work("rebuild", known.slug, {}, events, cancel)
 
     # -- evaluation
@@ -765,8 +883,9 @@ class Ragforge:
 
     def questions(self, name: str, *, project: str = "default") -> list[Question]:
         """The questions of a set, in the order of their file."""
-        with self._parts.catalog.read() as c:
-            return c.evaluations.questions(self._scope, self._known(c, project).id, name)
+        from ragforge.flows.evaluate import Questions
+
+        return Questions(self._parts.catalog).seen(self._scope, self.project(project).id, name)
 
     def evaluating(
         self,
@@ -813,6 +932,7 @@ class Ragforge:
         from ragforge.flows.evaluate import answering
 
         asking, models, _ = self._asked("", project, how)
+        known = self.project(project).id
         opinion: Judge | None = None
         if judge is not None:
             judging = self._parts.language_model(judge or "premium") or (None if judge else models.main)
@@ -820,10 +940,17 @@ class Ragforge:
                 raise UserError(
                     "there is no model that could judge", hint="name one: --judge-model, or model.name in ragforge.toml"
                 )
-            opinion = Judge(judging, asking.timeout_seconds)
+            paid = partial(self._flows.keep.paid, self._scope, known, "judgement", judging.card.name)
+            opinion = Judge(judging, asking.timeout_seconds, paid)
         texts = [self.project_text(kind, project=project) for kind in ProjectTextKind]
         settings = answering(asking, models, load_templates(self.workspace / "templates"), texts, opinion)
-        return replace(evaluate, ask=lambda text: self.ask(text, project=project, **how), judge=opinion), settings
+
+        def ask(text: str) -> Result:
+            if opinion is not None:
+                self._flows.budget.check(self._scope)
+            return self.ask(text, project=project, **how)
+
+        return replace(evaluate, ask=ask, judge=opinion), settings
 
     def evaluations(self, *, project: str = "default") -> list[Run]:
         """All runs, newest first."""
@@ -857,7 +984,7 @@ class Ragforge:
 
         cancel = cancel or Cancel()
         known = self.project(project)
-        reindex = Reindex(self._parts.catalog, self._follow, self.settings.ingest.batch_leaves)
+        reindex = Reindex(self._parts.catalog, self._flows.follow, self.settings.ingest.batch_leaves)
         events = reindex(
             self._scope, known, strategy or known.strategy, self._parts.embedder(embedder or known.embedder), cancel
         )
@@ -866,17 +993,19 @@ class Ragforge:
 
     def check(self, *, project: str | None = None, repair: bool = False) -> list[Finding]:
         """Compare the catalog with everything derived from it; first clear what a killed process left."""
-        in_flight, reconcile = self._parts.in_flight, self._reconcile
-        if in_flight.recover(self._recover):
+        access.require_owner(self._scope)
+        in_flight, reconcile = self._parts.in_flight, self._flows.reconcile
+        if in_flight.recover(self._flows.recover):
             reconcile.sweep_vectors(self._scope)
         self._parts.catalog.flush()
         with in_flight.alone() as alone:
             stray = reconcile.stray(self._scope, alone=alone, repair=repair)
             catalog = reconcile.catalog_findings(self._scope, alone=alone, repair=repair)
-        return [*catalog, *reconcile.check(self._scope, project, repair=repair), stray]
+        return [*catalog, *reconcile.check(self._scope, project, repair=repair, alone=alone), stray]
 
     def doctor(self) -> list[Finding]:
         """What works here, what is missing and how to get it."""
+        access.require_owner(self._scope)
         from ragforge.ingest.jail.walls import findings, probe
         from ragforge.operate.doctor import answering, examine
 
@@ -887,9 +1016,136 @@ class Ragforge:
             *findings(probe()),
         ]
 
+    # -- archives
+
+    def backup(self, file: str | os.PathLike[str], *, cancel: Cancel | None = None) -> BackupReport:
+        """Everything of this workspace, as it is now, in one file."""
+        return next(event for event in self.backing_up(file, cancel=cancel) if isinstance(event, BackupReport))
+
+    def backing_up(
+        self, file: str | os.PathLike[str], *, cancel: Cancel | None = None
+    ) -> Iterator[Progress | BackupReport]:
+        """The same, told as it goes; the report is the last event. Others go on writing meanwhile."""
+        from ragforge import __version__
+        from ragforge.flows.backup import Backup
+        from ragforge.operate.logs import known_secrets
+
+        access.require_owner(self._scope)
+        parts = self._parts
+        secrets = known_secrets(self.settings, os.environ)
+        made_by = f"ragforge {__version__}"
+        backup = Backup(parts.catalog, parts.blobs, parts.inbox, self.workspace, secrets, made_by, utc_now)
+        yield from backup(self._scope, Path(file), cancel or Cancel())
+
+    @classmethod
+    def restoring(
+        cls,
+        file: str | os.PathLike[str],
+        workspace: str | os.PathLike[str] | Settings | None = None,
+        *,
+        replacing: bool = False,
+        cancel: Cancel | None = None,
+    ) -> Iterator[Progress | RestoreReport]:
+        """Make a workspace of a backup; the report is the last event. It must be new or empty.
+
+        With `replacing` it takes the place of one that is there and stays beside it; what was removed in that one since
+        the backup is not brought back. Indexes are built from the catalog: no model is called.
+        """
+        from ragforge.flows.backup import Restore
+
+        settings = (
+            workspace if isinstance(workspace, Settings) else load(None if workspace is None else Path(workspace))
+        )
+        scope, cancel = access.owner(), cancel or Cancel()
+        restore = Restore(
+            settings.workspace,
+            bool(settings.store.database_url),
+            lambda folder: new_place(settings, folder),
+            lambda: old_workspace(settings, scope),
+        )
+        for event in restore(scope, Path(file), cancel, replacing=replacing):
+            if isinstance(event, RestoreReport):
+                with cls.open(reloaded(settings), create=False) as forge:
+                    for project in forge.projects():
+                        forge._flows.keep.prune(project.id)
+                    yield from forge._indexed(cancel)
+            yield event
+
+    def exporting(
+        self,
+        file: str | os.PathLike[str],
+        *,
+        project: str = "default",
+        vectors: bool = True,
+        cancel: Cancel | None = None,
+    ) -> Iterator[Progress | ExportReport]:
+        """One project as an archive that any program reads; the report is the last event."""
+        from ragforge import __version__
+        from ragforge.flows.transfer import Export
+
+        access.require_owner(self._scope)
+        export = Export(self._parts.catalog, self._parts.blobs, f"ragforge {__version__}", utc_now)
+        yield from export(self._scope, self.project(project), Path(file), cancel or Cancel(), vectors=vectors)
+
+    def importing(
+        self, file: str | os.PathLike[str], *, project: str = "", cancel: Cancel | None = None
+    ) -> Iterator[FileResult | Progress | ImportedProject]:
+        """Take in what `exporting` wrote, into a project of this name or of its own; what is here already stays.
+
+        Nothing is embedded again where the project has the same model.
+        """
+        from ragforge.flows import transfer
+        from ragforge.operate.archive import Archive
+
+        access.require_owner(self._scope)
+        cancel = cancel or Cancel()
+        with Archive(Path(file), transfer.FORMAT, transfer.VERSION) as archive:
+            for done in archive.verify(cancel):
+                yield Progress("verifying", done, len(archive.facts["members"]))
+            slug = self._project_like(transfer.told(archive), project).slug
+            take = transfer.Import(
+                self._parts.catalog, self._parts.blobs, self._parts.embedder_of, self.settings.limits.file_bytes
+            )
+            events = take(self._scope, self.project(slug), archive, cancel)
+            yield from self._at_work("import", slug, {"file": os.fspath(file)}, events, cancel)
+
+    def _project_like(self, model: Project, name: str) -> Project:
+        """The project of this name; a new one has the splitter and, where it is here, the embedder of the other."""
+        try:
+            return self.project(name or model.slug)
+        except NotFound:
+            pass
+        embedder: str | None = None
+        with suppress(RagforgeError):  # its weights or its key are not here
+            if self._parts.embedder(model.embedder).card.fingerprint == model.embedder_fingerprint:
+                embedder = model.embedder
+        return self.create_project(name or model.name, strategy=model.strategy, embedder=embedder)
+
+    def _indexed(self, cancel: Cancel) -> Iterator[Progress]:
+        """What is derived from the catalog, made anew."""
+        self._parts.in_flight.recover(self._flows.recover)
+        for project in self.projects():
+            yield from self._flows.follow.rebuild(project.id, cancel)
+
     def counters(self) -> dict[str, int]:
         """What was done since this was opened: files, chunks, calls, searches, and how questions ended."""
         return self._parts.counters.all()
+
+    def measured(self) -> Counters:
+        """The same with durations, and with tokens and cost by model."""
+        return self._parts.counters
+
+    def queue(self) -> dict[tuple[str, str], int]:
+        """How many jobs there are, by kind and state."""
+        with self._parts.catalog.read() as c:
+            return c.jobs.counts(self._scope)
+
+    def ready(self) -> list[Finding]:
+        """Whether the parts that serving takes are there. Loads the embedder, so that the first question is quick."""
+        from ragforge.operate.ready import ready
+
+        parts = self._parts
+        return list(ready(self.workspace, parts.indexes_folder, self.projects, parts.new_projects_embedder))
 
     # -- models and jobs
 
@@ -911,158 +1167,233 @@ class Ragforge:
         """Get a model's weights, verified."""
         return self._parts.pull_model(name, source, progress)
 
-    def jobs(self, *, project: str | None = None) -> list[Job]:
+    def jobs(self, *, project: str | None = None, limit: int | None = None, after: Cursor | None = None) -> list[Job]:
+        """All that are remembered, or the last so many, newest first; or those after where a page ended."""
         with self._parts.catalog.read() as c:
             known = None if project is None else self._known(c, project).id
-            return c.jobs.all(self._scope, known)
+            return c.jobs.all(self._scope, known, limit, after)
 
-    def cancel_job(self, id: str) -> None:
+    def job(self, id: str) -> Job:
+        """How far one is, and what became of it."""
+        with self._parts.catalog.read() as c:
+            return c.jobs.get(self._scope, id)
+
+    def cancel_job(self, id: str) -> Job:
+        """A job that waits or was set aside ends at once; one that runs is told within a second or two."""
         with self._parts.catalog.write() as c:
             c.jobs.cancel(self._scope, id)
+            job = c.jobs.get(self._scope, id)
+        self._have_ended([job] if job.ended else [])
+        return job
 
-    # -- parts
+    def _have_ended(self, jobs: Sequence[Job]) -> None:
+        """Without having been begun: what was received for them goes, and whoever waits for them is told."""
+        self._forget_uploads(jobs)
+        self._flows.bell.end(job.id for job in jobs)
 
-    @once
-    def _ingest(self) -> Ingest:
-        from ragforge.flows.ingest import Batching, Ingest, Quota
+    def when_ended(self, id: str, call: Callable[[], object]) -> Callable[[], None]:
+        """Call when this process has ended the job, or given it back. What is returned takes that back."""
+        self._flows.bell.then(id, call)
+        return lambda: self._flows.bell.forget(id, call)
 
-        limits, ingest = self.settings.limits, self.settings.ingest
-        return Ingest(
-            self._parts.catalog,
-            self._parts.blobs,
-            self._parts.parsers,
-            self._parts.embedder_of,
-            Quota(limits.file_bytes, limits.project_bytes, limits.project_files),
-            Batching(ingest.batch_files, ingest.batch_leaves, self.settings.jail.processes),
-            self.workspace.resolve(),
-        )
+    # -- what others do for us
 
-    @once
-    def _sync(self) -> Sync:
-        from ragforge.flows.sync import Sync
+    def inbox(self) -> Inbox:
+        """Where uploads wait until a worker takes them in."""
+        inbox = self._parts.inbox
+        inbox.open(self._uploads_in_use)
+        return inbox
 
-        return Sync(self._ingest)
+    def _uploads_in_use(self) -> set[str]:
+        with self._parts.catalog.read() as c:
+            return {job.payload["inbox"] for job in c.jobs.unfinished(access.owner(), UPLOAD)}
 
-    @once
-    def _remove(self) -> Remove:
-        from ragforge.flows.remove import Remove
+    def upload(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str = "",
+        project: str = "default",
+        labels: Labels | None = None,
+        key: str = "",
+    ) -> Job:
+        """Hand a copy of a file to the workers. It is known by its name alone; the same name again replaces it."""
+        self.project(project)
+        with self.inbox().receive(name or os.path.basename(path)) as receiving:
+            try:
+                with open(path, "rb") as file:
+                    while piece := file.read(1 << 20):
+                        receiving.write(piece)
+            except OSError as problem:
+                raise NotFound(f"cannot read {os.fspath(path)}: {problem.strerror}", hint="check the path") from problem
+            (job,) = self.accept_uploads([receiving.keep()], project=project, labels=labels, key=key)
+        return job
 
-        return Remove(
-            self._parts.catalog,
-            self._parts.blobs,
-            self.workspace,
-            self._follow.erase,
-            self._follow.drop,
-            self._reconcile.write_state,
-        )
+    def accept_uploads(
+        self, files: Sequence[Received], *, project: str = "default", labels: Labels | None = None, key: str = ""
+    ) -> list[Job]:
+        """A job for each file that was received, all or none. From now on they survive everything."""
+        from ragforge.ingest.accept import safe_name
+        from ragforge.work import said_of
 
-    @once
-    def _reconcile(self) -> Reconcile:
-        return Reconcile(self._parts.catalog, self._parts.blobs, self._follow, self.workspace)
+        inbox = self.inbox()
+        try:
+            if labels is not None and labels.confidentiality > self._scope.clearance:
+                raise NotAllowed("that is more confidential than your key reaches", hint="choose a lower one")
+            inbox.sync()
+            payloads = [
+                {
+                    "inbox": file.inbox,
+                    "name": safe_name(file.name.replace("\\", "/").rpartition("/")[2]),
+                    "size": file.size,
+                    "sha256": file.sha256,
+                    "labels": said_of(labels),
+                }
+                for file in files
+            ]
+            jobs = self._enqueue(UPLOAD, payloads, project, key)
+        except BaseException:
+            for file in files:
+                inbox.remove(file.inbox)
+            raise
+        for file, job in zip(files, jobs, strict=True):
+            if job.payload["inbox"] != file.inbox:  # it was sent before
+                inbox.remove(file.inbox)
+        return jobs
 
-    @once
-    def _follow(self) -> Follow:
-        parts = self._parts
-        return Follow(parts.catalog, access.owner(), parts.indexes, indexed_terms, parts.indexes_folder, parts.engines)
+    def enqueue(self, kind: str, payload: Mapping[str, Any], *, project: str = "default", key: str = "") -> Job:
+        """Ask for long work. The same `key` again gives the same job; with another request it is a conflict."""
+        (job,) = self._enqueue(kind, [payload], project, key)
+        return job
 
-    @once
-    def _search(self) -> Search:
-        from ragforge.flows.search import Search
+    def _enqueue(self, kind: str, payloads: Sequence[Mapping[str, Any]], project: str, key: str) -> list[Job]:
+        from ragforge.work import WHOLE, digest_of, lane_of
 
-        parts = self._parts
-        return Search(
-            parts.catalog,
-            access.owner(),
-            self._follow,
-            parts.indexes,
-            indexed_terms,
-            self._project_for,
-            parts.embedder_of,
-            parts.reranker,
-            self.settings.search.cached_questions,
-            parts.counters,
-        )
+        with self._parts.catalog.write() as c:
+            known = self._known(c, project)
+            if kind in WHOLE:
+                access.require_clearance(self._scope)
+            digest = digest_of(kind, known.id, payloads)
+            if key and (before := c.jobs.asked(self._scope, key)):
+                if any(asked != digest for _, asked in before):
+                    raise Conflict("this key was used for another request", hint="take a new key for a new request")
+                return [c.jobs.take_up(self._scope, job.id) for job, _ in before]
+            jobs = [
+                c.jobs.enqueue(
+                    self._scope, known.id, kind, payload, JobTerms(key, part, digest, lane_of(kind, payload))
+                )
+                for part, payload in enumerate(payloads)
+            ]
+        self._flows.bell.ring(kind, len(jobs))
+        return jobs
 
-    @once
-    def _ask_flow(self) -> Ask:
-        from ragforge.assemble.assemble import load_templates
-        from ragforge.flows.ask import Ask
-        from ragforge.flows.keep import Keep
+    def worker(self, threads: int = 0) -> Worker:
+        """Does what is asked for with `upload` and `enqueue`, in threads of its own, between `start` and `stop`."""
+        from ragforge.work import KINDS
 
-        parts = self._parts
-        how = self.settings.ask
-        keep = Keep(
-            parts.catalog,
-            access.owner(),
-            parts.embedder_of,
-            utc_now,
-            log=how.log,
-            log_text=how.log_text,
-            log_days=how.log_days,
-        )
-        return Ask(
-            parts.catalog,
-            self._search,
-            self._project_for,
-            parts.embedder_of,
-            lambda: load_templates(self.workspace / "templates"),
-            utc_now,
-            keep,
-        )
+        duties = Duties(self.perform, self._alike, self._working, self._upkeep, self.inbox)
+        kinds: list[tuple[str, ...]] = [(UPLOAD,)] * (threads or self.settings.server.uploads)
+        kinds.append(tuple(kind for kind in KINDS if kind != UPLOAD))  # files do not wait for what may take an hour
+        return Worker(self._parts.catalog, access.owner(), duties, self._flows.bell, kinds)
 
-    @once
-    def _make_flow(self) -> Make:
-        from ragforge.assemble.assemble import load_templates
-        from ragforge.flows.make import Make
+    def perform(self, jobs: Sequence[Job], cancel: Cancel) -> Iterator[object]:
+        """Do claimed jobs, in the scope of who asked for them. However it ends, the catalog knows."""
+        runner = JobRunner(self._parts.catalog)
+        try:
+            yield from runner.carry(access.owner(), jobs, self._work_of(jobs, cancel), cancel)
+        finally:
+            self._forget_uploads(jobs)
 
-        return Make(
-            self._parts.catalog,
-            self._search,
-            self._project_for,
-            lambda: load_templates(self.workspace / "templates"),
-            self._export,
-            utc_now,
-            log=self.settings.ask.log,
-            log_text=self.settings.ask.log_text,
-        )
+    def _work_of(self, jobs: Sequence[Job], cancel: Cancel) -> Generator[object, None, Sequence[object]]:
+        from ragforge.work import KINDS
 
-    @once
-    def _export(self) -> Export:
-        from ragforge.answer.artifacts import markdown
-        from ragforge.flows.make import Export
+        first = jobs[0]
+        if first.project is None:
+            raise NotFound("the job belongs to no project")
+        with self._parts.catalog.read() as c:
+            maker = c.jobs.maker(access.owner(), first.id)
+            revoked = [job for job in jobs if access.is_revoked(c, maker, job)]
+            scope = access.on_behalf(maker, first.project)
+            slug = c.projects.with_id(scope, first.project).slug
+        if revoked:  # while it was being asked for
+            with self._parts.catalog.write() as c:
+                for job in revoked:
+                    c.jobs.cancel(access.owner(), job.id, access.REVOKED)
+            raise Cancelled
+        forge = self.acting(scope)
+        forge._in_a_job = True
+        return (yield from KINDS[first.kind](forge, slug, jobs, cancel))
 
-        return Export({".md": lambda artifact: markdown(artifact).encode(errors="replace"), ".docx": self._parts.docx})
+    def _alike(self, job: Job) -> list[Job]:
+        """Uploads that are taken in together with this one: many small ones cost little more than one."""
+        from ragforge.work import TOGETHER, together
 
-    def _recover(self) -> None:
-        self._reconcile.recover(self._scope)
+        if job.kind != UPLOAD or job.attempts > 1:
+            return []
+        return JobRunner(self._parts.catalog).claim_alike(access.owner(), job, TOGETHER, together(job))
+
+    def _forget_uploads(self, jobs: Sequence[Job]) -> None:
+        """Remove what was received for jobs that have ended. What was set aside stays for whoever looks into it."""
+        uploads = {job.id: job.payload["inbox"] for job in jobs if "inbox" in job.payload}
+        needed: set[str] = set()
+        with self._parts.catalog.read() as c:
+            for id in uploads:
+                with suppress(NotFound):  # it went with its project, or with the file
+                    now = c.jobs.get(access.owner(), id)
+                    needed |= {id} if not now.ended or now.state is JobState.QUARANTINED else set()
+        for id in uploads.keys() - needed:
+            self._parts.inbox.remove(uploads[id])
+
+    # -- work
 
     def _at_work(
         self, kind: str, slug: str, payload: Mapping[str, object], events: Iterator[Event], cancel: Cancel
     ) -> Iterator[Event]:
         """Run long work as a job, counted as in flight; the state file is current when it ends."""
-        project = self.project(slug)
-        with self._parts.in_flight.working(self._recover) as recovered:
+        project, runner = self.project(slug), JobRunner(self._parts.catalog)
+        with self._working():
             try:
-                running = JobRunner(self._parts.catalog).run(self._scope, project.id, kind, payload, events, cancel)
-                yield from self._followed(project.id, running, cancel)
+                if not self._in_a_job:
+                    events = runner.run(self._scope, project.id, kind, payload, events, cancel)
+                yield from self._followed(project.id, events, cancel)
             finally:
-                with suppress(NotFound):  # the project may have been removed meanwhile
-                    with self._parts.catalog.write() as c:
-                        c.changes.prune(self._scope, project.id)
-                        slug = c.projects.with_id(self._scope, project.id).slug
-                    self._reconcile.write_state(self._scope, slug)
-            if recovered:
-                self._reconcile.sweep_vectors(self._scope)
+                self._write_up(project.id)
 
-    def _followed(self, project: str, events: Generator[Event, None, None], cancel: Cancel) -> Iterator[Event]:
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        """Counted as in flight: should this process die, the next one clears up after it."""
+        with self._parts.in_flight.working(self._flows.recover) as recovered:
+            yield
+            if recovered:
+                self._flows.reconcile.sweep_vectors(access.owner())
+
+    def _upkeep(self, projects: Iterable[str], cancel: Cancel) -> None:
+        """Bring what is derived from these projects up to date."""
+        for project in projects:
+            self._keep_up(project, cancel, removed=False)
+            self._write_up(project)
+
+    def _write_up(self, project: str) -> None:
+        """The state file is current, and what every index has followed is forgotten."""
+        with suppress(NotFound):  # the project may have been removed meanwhile
+            with self._parts.catalog.write() as c:
+                c.changes.prune(access.owner(), project)
+                slug = c.projects.with_id(access.owner(), project).slug
+            self._flows.reconcile.write_state(access.owner(), slug)
+
+    def _count(self, event: object) -> None:
+        if isinstance(event, FileResult):
+            self._parts.counters.add("files", event.outcome == Outcome.READY)
+            self._parts.counters.add("chunks", event.chunks)
+
+    def _followed(self, project: str, events: Iterator[Event], cancel: Cancel) -> Iterator[Event]:
         """The same events; the indexes keep up with what they bring. A search does not wait for that."""
         new, removed = 0, False
-        with closing(events):
+        with closing(events) if isinstance(events, Generator) else nullcontext():
             for event in events:
                 yield event
+                self._count(event)
                 if isinstance(event, FileResult):
-                    self._parts.counters.add("files", event.outcome == Outcome.READY)
-                    self._parts.counters.add("chunks", event.chunks)
                     new += event.chunks
                     removed = removed or event.outcome == Outcome.REMOVED
                 if new >= STEP or (isinstance(event, Progress) and event.stage == "watching"):
@@ -1076,11 +1407,11 @@ class Ragforge:
             if removed:
                 self._note(
                     f"removed files are not erased yet from {place}; ragforge check finishes it"
-                    for place in self._remove.clear(project, cancel)
+                    for place in self._flows.remove.clear(project, cancel)
                 )
             else:
-                self._follow.catch_up(project, cancel=cancel)
-            self._note(self._follow.news(project))
+                self._flows.follow.catch_up(project, cancel=cancel)
+            self._note(self._flows.follow.news(project))
         except NotFound:  # the project was removed meanwhile
             return
         except Cancelled:
@@ -1093,15 +1424,6 @@ class Ragforge:
     def _note(self, notices: Iterable[str]) -> None:
         """Each once, however often it comes while a folder is watched."""
         self.notices += [notice for notice in notices if notice not in self.notices]
-
-
-def slug_of(name: str) -> str:
-    """A project's name as it is typed: lower case, words joined by dashes."""
-    folded = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    slug = re.sub(r"[^a-z0-9]+", "-", folded).strip("-")[:64]
-    if not slug:
-        raise UserError(f"{name!r} has no letters or digits to name a project by", hint="use letters a to z or digits")
-    return slug
 
 
 def _one_of(known: Sequence[HasId], name: str, what: str, hint: str) -> HasId:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,16 +13,20 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from ragforge.adapters.blobs.folder import FolderBlobs
-from ragforge.adapters.locks import FileLock
+from ragforge.adapters.locks import WorkspaceLock
+from ragforge.domain.access import Scope
+from ragforge.domain.generation import MILLION, Usage
 from ragforge.domain.library import Project
 from ragforge.domain.models import LanguageModels, ModelState, PulledModel
 from ragforge.domain.records import Artifact
 from ragforge.domain.retrieval import IndexedText, Moment, Tuning
 from ragforge.domain.strategy import Strategy
-from ragforge.errors import CorruptStore, NotFound, UserError
+from ragforge.errors import Busy, CorruptStore, NotFound, StoreError, UserError
 from ragforge.flows.follow import Indexes
 from ragforge.once import once
+from ragforge.operate import telemetry
 from ragforge.operate.counters import CountedEmbedder, Counters
+from ragforge.operate.inbox import Inbox
 from ragforge.operate.inflight import InFlight
 from ragforge.ports import Catalog, Embedder, KeywordIndex, LanguageModel, Parsers, Reranker, VectorIndex
 from ragforge.settings import FILE_NAME, Settings, template
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from ragforge.adapters.models.names import Name
     from ragforge.adapters.models.states import Access
     from ragforge.adapters.vectors.chroma_process import ChromaProcess
+    from ragforge.flows.backup import Place, Replaced
 
 OFFLINE = "offline"
 """The name that asks for no language model, whatever the settings say."""
@@ -93,7 +98,11 @@ class Parts:
     @once
     def in_flight(self) -> InFlight:
         folder = self.workspace / "inflight"
-        return InFlight(folder, lambda: FileLock(folder / "lock"))
+        return InFlight(folder, lambda: WorkspaceLock(folder / "lock"))
+
+    @once
+    def inbox(self) -> Inbox:
+        return Inbox(self.workspace / "inbox", WorkspaceLock)
 
     # -- reading files
 
@@ -138,6 +147,16 @@ class Parts:
             hint="use minilm, wordllama, or provider:model such as openai:text-embedding-3-small",
         )
 
+    def embedding_usage(self, name: str, tokens: int) -> Usage:
+        """What so many tokens take of a service that embeds; nothing of a model that is part of this process."""
+        if ":" not in name:
+            return Usage()
+        from ragforge.adapters.models.names import parse_name
+        from ragforge.adapters.models.prices import listed
+
+        price = listed(parse_name(name), self.settings.embed.base_url).input_price
+        return Usage(tokens, 0, 1, None if price is None else price * tokens / MILLION)
+
     def _key(self, name: str) -> str | None:
         variable = self.settings.embed.api_key_env or f"{name.split(':')[0].upper()}_API_KEY"
         return self.settings.secrets.get(variable)
@@ -174,10 +193,15 @@ class Parts:
             proxy=settings.proxy,
             window=reached.window,
             patience=Patience(idle_seconds=settings.idle_seconds),
-            called=lambda: self.counters.add("provider_calls"),
+            calling=lambda: self._provider_call(name),
+            spent=lambda usage: self.counters.spend(name, usage),
         )
         self._exits.callback(model.close)
         return model
+
+    def _provider_call(self, name: str) -> AbstractContextManager[None]:
+        self.counters.add("provider_calls")
+        return telemetry.aside("provider call", model=name)
 
     def _access(self, name: Name) -> Access:
         from ragforge.adapters.models.names import COMPATIBLE
@@ -359,7 +383,7 @@ class Parts:
         for both in self._indexes.values():
             both.keywords.close()
             both.vectors.close()
-        for part in ("parsers", "catalog"):
+        for part in ("inbox", "parsers", "catalog"):
             if part in self.__dict__:
                 self.__dict__[part].close()
         self._exits.close()
@@ -403,3 +427,37 @@ def _require_catalog(workspace: Path) -> None:
             f"{path} is gone or empty, but files are stored beside it",
             hint="restore a backup from the workspace's backups/ folder, or choose another --workspace",
         )
+
+
+@contextmanager
+def new_place(settings: Settings, folder: Path) -> Iterator[Place]:
+    """Where a backup becomes a workspace: stored bytes in the folder, and a catalog that has no tables yet."""
+    from ragforge.adapters.catalog.catalog import SqlCatalog
+    from ragforge.flows.backup import Place
+
+    url = settings.store.database_url
+    catalog = SqlCatalog.unopened(None if url else folder / "catalog.db", url, utc_now)
+    try:
+        yield Place(folder, catalog, FolderBlobs(folder / "uploads", utc_now), Inbox(folder / "inbox", WorkspaceLock))
+    finally:
+        catalog.close()
+
+
+@contextmanager
+def old_workspace(settings: Settings, scope: Scope) -> Iterator[Replaced]:
+    """The workspace that a backup takes the place of, with nobody at work in it: what was removed stays removed."""
+    from ragforge.flows.backup import Replaced
+
+    parts = Parts(settings)
+    with parts.in_flight.alone() as nobody_works, parts.inbox.alone() as nobody_serves:
+        if not (nobody_works and nobody_serves):
+            raise Busy(f"somebody is at work in {settings.workspace}", hint="end it first, also ragforge serve")
+        try:
+            with parts.catalog.read() as c:
+                replaced = Replaced(c.tombstones.all(scope))
+        except StoreError as problem:
+            why = f"what was removed since the backup could not be read, and may be back: {problem.message}"
+            replaced = Replaced(notices=(why,))
+        finally:
+            parts.close()
+        yield replaced

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ragforge.domain.answers import Answer
-from ragforge.domain.cancel import Cancel
+from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.evaluation import Judgement
 from ragforge.domain.generation import Message, Role, Sampling, Usage
 from ragforge.domain.prompts import Source
@@ -53,6 +53,8 @@ class Judge:
 
     model: LanguageModel
     timeout_seconds: float
+    spent: Callable[[Usage], None] = lambda usage: None
+    """Told what every call took, however it ends."""
 
     def __call__(self, question: str, answer: Answer, cancel: Cancel) -> Judgement | str:
         """Its judgement; or, in words, why there is none."""
@@ -66,8 +68,14 @@ class Judge:
             opinion, usage = self.model.fill(
                 asked, Opinion, _SAMPLING, answer.account.trace_id, cancel.within(self.timeout_seconds)
             )
+        except Cancelled:  # nobody waits for it, but it was asked
+            tokens = sum(self.model.count(message.text) for message in asked)
+            self.spent(Usage(tokens, 0, 1, self.model.card.cost(tokens, 0)))
+            raise
         except (ProviderError, TooLarge) as problem:
+            self.spent((problem.usage if isinstance(problem, ProviderError) else None) or Usage())
             return problem.message
+        self.spent(usage)
         return _judgement(opinion, usage, unseen)
 
     def _shown(self, question: str, answer: Answer, sources: Sequence[Source]) -> list[Source]:

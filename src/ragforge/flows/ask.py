@@ -51,6 +51,7 @@ from ragforge.domain.conversation import Conflict, Episode, MemoryVerdict, Remem
 from ragforge.domain.documents import Locator
 from ragforge.domain.generation import Message, Sampling, Usage
 from ragforge.domain.library import Document, Project, Status
+from ragforge.domain.pending import Pending, at_once
 from ragforge.domain.prompts import Condensed, InjectedFile, Injection, PromptParts, Shape, Source, SuperPrompt
 from ragforge.domain.records import ProjectTextKind
 from ragforge.domain.retrieval import Degraded, Filters, Passage, Retrieved, Trace, Tuning, Verdict
@@ -135,6 +136,8 @@ class Asking:
     """The prompt to send, as it is, with the passages that were found for it."""
     timeout_seconds: float = 180.0
     """For all that models do."""
+    request: str = ""
+    """The id of what brought the question: its trace and every call of a provider begin with it."""
 
 
 class Ask:
@@ -158,30 +161,33 @@ class Ask:
         self._clock = clock
         self._keep = keep
 
-    def stream(self, scope: Scope, name: str, asking: Asking, models: Models, cancel: Cancel) -> Iterator[Event]:
-        """The answer as it comes: retrieval, decisions, tokens, citations, usage, done."""
+    def stream(
+        self, scope: Scope, name: str, asking: Asking, models: Models, cancel: Cancel
+    ) -> Iterator[Event | Pending]:
+        """The answer as it comes: retrieval, decisions, tokens, citations, usage, done. While it thinks: `Pending`."""
         run = self._run(scope, name, asking, models, cancel)
         try:
             run.prepare()
             yield RetrievalEvent(tuple(run.sources), run.shape, tuple(run.degraded))
             yield from map(DecisionEvent, run.verdicts)
             result = yield from run.answer()
+            yield at_once()
         except RagforgeError as problem:
             self._log(scope, run, asking, problem.message)
             raise
-        except (Cancelled, GeneratorExit):
+        except BaseException:
             if run.usage.calls:  # nobody waits for the answer, but it was paid
-                self._log(scope, run, asking, "stopped before the answer was complete")
+                self._log(scope, run, asking, _STOPPED)
             raise
-        done = result if asking.ephemeral else self._kept(scope, run, asking, result)  # whoever still listens
-        yield UsageEvent(run.usage)
+        usage = run.usage
+        done = self._kept(scope, run, asking, result)  # whoever still listens
+        yield UsageEvent(usage)
         yield DoneEvent(done)
 
     def _log(self, scope: Scope, run: _Run, asking: Asking, why: str) -> None:
         """A question that came to nothing. What went wrong is to be told, also where it cannot be written down."""
-        if not asking.ephemeral:
-            with suppress(RagforgeError):
-                self._keep(Kept(scope, run.project, asking, run.account(), error=why))
+        with suppress(RagforgeError):
+            self._keep(Kept(scope, run.project, asking, run.account(), error=why))
 
     def _kept(self, scope: Scope, run: _Run, asking: Asking, result: Result) -> Result:
         """The result, stored; one that could not be stored says so, but is not lost."""
@@ -199,16 +205,23 @@ class Ask:
         return replace(result, account=replace(account, notices=(*account.notices, *told)))
 
     def prompt(self, scope: Scope, name: str, asking: Asking, models: Models, cancel: Cancel) -> Prompted:
-        """What would be sent, what it would take, and how it came about. Nothing is kept."""
+        """What would be sent, what it would take, and how it came about. Nothing is kept, but what it took so far."""
         run = self._run(scope, name, asking, models, cancel)
-        run.prepare()
-        prompt = run.prompt()
+        figures = replace(asking, ephemeral=True)
+        try:
+            run.prepare()
+            prompt = run.prompt()
+        except BaseException:
+            self._log(scope, run, figures, _STOPPED)
+            raise
+        with suppress(RagforgeError):
+            self._keep(Kept(scope, run.project, figures, run.account(prompt)))
         told = None if models.main is None else estimate(prompt, models.main.card, asking.sampling, models.main.count)
         return Prompted(prompt, run.account(prompt), told, run.abstention())
 
     def _run(self, scope: Scope, name: str, asking: Asking, models: Models, cancel: Cancel) -> _Run:
         if not asking.question.strip():
-            raise UserError("the question is empty", hint='ragforge ask "How long can I return a chair?"')
+            raise UserError("the question is empty", hint="ask something, such as: how long can I return a chair?")
         if unknown := asking.stages.difference(STAGES):
             raise UserError(f"no stage is called {min(unknown)!r}", hint=f"the stages are {', '.join(STAGES)}")
         if not FEWEST <= asking.recent_turns <= MOST:
@@ -254,7 +267,10 @@ class _Found:
 
 
 class _Once:
-    """A model for one question: when it does not answer, it is not asked again, and every stage does without."""
+    """A model for one question: when it does not answer, it is not asked again, and every stage does without.
+
+    `spent` is told what every call took, as soon as that is known and however it ends.
+    """
 
     def __init__(self, model: LanguageModel, spent: Callable[[Usage], None]) -> None:
         self._model = model
@@ -265,16 +281,18 @@ class _Once:
 
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, request: str, cancel: Cancel
-    ) -> Iterator[str | Usage]:
+    ) -> Iterator[str | Usage | Pending]:
         written: list[str] = []
         usage = Usage()
         with self._watched(messages, written):
             for piece in self._model.stream(messages, sampling, request, cancel):
+                if isinstance(piece, Usage):
+                    usage = piece
+                    continue
                 if isinstance(piece, str):
                     written.append(piece)
-                    yield piece
-                else:
-                    usage = piece
+                yield piece
+        self._spent(usage)
         yield usage
 
     def fill(
@@ -282,9 +300,11 @@ class _Once:
     ) -> tuple[Shaped, Usage]:
         try:
             with self._watched(messages):
-                return self._model.fill(messages, shape, sampling, request, cancel)
+                filled, usage = self._model.fill(messages, shape, sampling, request, cancel)
         except TooLarge as problem:  # small work that does not fit is done by rules; an answer may fit
             raise ProviderError(problem.message, hint=problem.hint) from problem
+        self._spent(usage)
+        return filled, usage
 
     @contextmanager
     def _watched(self, messages: Sequence[Message], written: Sequence[str] = ()) -> Iterator[None]:
@@ -331,7 +351,7 @@ class _Run:
         self.cheap = self._model if models.cheap in (None, models.main) else _Once(models.cheap, self._spent)
         self._cancel = cancel
         self.in_time = cancel.within(min(asking.timeout_seconds, _FOR_MODELS * cancel.remaining()))
-        self.request = uuid4().hex
+        self.request = f"{asking.request}-{uuid4().hex[:12]}" if asking.request else uuid4().hex  # once, whoever asks
         self._count = estimated_tokens if self._model is None else self._model.count
         self.usage = Usage()
         self.degraded: list[Degraded] = []
@@ -458,8 +478,7 @@ class _Run:
         model = self.cheap if "shape" in self._asking.stages else None
         shaper = Shaper(model, _harmless)
         turns = self._turns if "shape" in self._asking.stages else ()
-        self.shape, usage = shaper(self._asking.question, turns, self._project_memory, self.request, self.in_time)
-        self.usage += usage
+        self.shape, _ = shaper(self._asking.question, turns, self._project_memory, self.request, self.in_time)
         self._took("shape")
 
     def _inject(self) -> None:
@@ -575,7 +594,6 @@ class _Run:
         """A3: what bears on an answer."""
         judge = self._judge(trace, rare, passages)
         gated = gate(self.shape.standalone, passages, self._asking.strictness, judge)
-        self.usage += gated.usage
         if gated.note and not gated.degraded and not (gated.emptied and not self._file_sources):  # else it is said
             self._notices.append(gated.note)
         self.degraded += [gated.degraded] if gated.degraded else []
@@ -617,7 +635,6 @@ class _Run:
         """A4: facts, constraints and open issues with their sources; None: the sources go in as they are."""
         assert self.cheap is not None
         told = condense(self.shape.standalone, sources, self.cheap, proving(terms_of), self.request, self.in_time)
-        self.usage += told.usage
         if told.condensed is None:
             self._notices.append(f"not condensed: {told.reason}")
         elif told.dropped:
@@ -629,11 +646,10 @@ class _Run:
         found = self._found
         if found is None or found.condensed is None or "shape" not in self._asking.stages:
             return
-        after, usage = Shaper(self.cheap, _harmless).audit(
+        after, _ = Shaper(self.cheap, _harmless).audit(
             self.shape, found.condensed, self._asking.question, self._turns, self._project_memory, self.request,
             self.in_time,
         )  # fmt: skip
-        self.usage += usage
         before, self.shape = self.shape, after
         if changes_scope(before, after):
             self._reran = True
@@ -642,7 +658,7 @@ class _Run:
 
     # -- the answer
 
-    def answer(self) -> Generator[Event, None, Result]:
+    def answer(self) -> Generator[Event | Pending, None, Result]:
         """Tokens and citations as they come, and the result."""
         if self._asking.prompted is None and (told := self.abstention()) is not None:
             return told
@@ -707,7 +723,7 @@ class _Run:
             return self._abstention(WhyNot.WEAK_EVIDENCE)
         return (yield from self._checked(shown(quotes, found.sources), quoted=True))
 
-    def _written(self, model: LanguageModel) -> Generator[Event, None, Result]:
+    def _written(self, model: LanguageModel) -> Generator[Event | Pending, None, Result]:
         """By the model, filtered while it streams. One that fails before its first word leaves the quotes."""
         prompt = self.prompt()
         if self.sources and not prompt.sources:
@@ -721,8 +737,10 @@ class _Run:
         raw, text, held = "", "", ""
         try:
             for piece in model.stream(prompt.messages, self._asking.sampling, self.request, self.in_time):
+                if isinstance(piece, Pending):
+                    yield piece
+                    continue
                 if isinstance(piece, Usage):
-                    self.usage += piece
                     self._notices += [_ENDS_EARLY.format(self._asking.sampling.max_tokens)] if piece.cut else []
                     continue
                 raw += piece
@@ -743,6 +761,7 @@ class _Run:
                 self._notices.append("the model did not answer: these are quotes")
                 return (yield from self._quoted())
             self._notices.append("the model stopped in the middle of its answer")
+            self.usage = replace(self.usage, cut=True)
         if not text and (why := said_missing(raw)) is not None:
             if self.shape.casual:
                 return (yield from self._said_casually())
@@ -884,6 +903,7 @@ class _Run:
         self._timings[stage], self._lap = self._timings.get(stage, 0.0) + (now - self._lap) * 1000, now
 
 
+_STOPPED = "stopped before the answer was complete"
 _CASUAL = "Ask me something about the files of this project."
 _UNKNOWN_WINDOW = "nobody told how much {} reads: set model.window, or it may drop what does not fit"
 _ENDS_EARLY = "the answer ends early: the model wrote as much as it may, {:,} tokens (model.max_tokens)"

@@ -12,17 +12,18 @@ import re
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragforge.domain.access import Clearance, Scope
+from ragforge.domain.access import Scope
 from ragforge.domain.answers import Answer, Result
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.documents import digest
 from ragforge.domain.evaluation import (
+    FEEDBACK,
     LAST,
     AnswerResult,
     Comparison,
@@ -182,9 +183,9 @@ class Evaluate:
             known = c.evaluations.question_set(scope, project, name)
             documents = c.documents.all(scope, project)
         names = Names(documents, known.folder)
-        wanted = [_wanted(question, names) for question in questions]
+        wanted = [_wanted(question, names, scope.sees_all) for question in questions]
         if self.ask is None or any(wanted):
-            _require_documents(wanted, {each.id for each in documents if not each.enabled}, name, _sees_all(scope))
+            _require_documents(wanted, {each.id for each in documents if not each.enabled}, name, scope.sees_all)
         began, started_at = time.monotonic(), self._now()
         stage = "searching" if self.ask is None else "answering"
         results: list[QuestionResult] = []
@@ -258,12 +259,16 @@ def _since(began: float) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def _wanted(question: Question, names: Names) -> tuple[Wanted, ...]:
-    """What a question wants, as the project holds it. Raises `UserError` for a name that several files share."""
+def _wanted(question: Question, names: Names, tells: bool) -> tuple[Wanted, ...]:
+    """What a question wants, as the project holds it. Raises `UserError` for a name that several files share.
+
+    `tells` allows the words of the question.
+    """
     found: dict[str, str | None] = dict(zip(question.chunks, question.chunks, strict=True))
     for name in _documents_of(question):
         if unclear := names.unclear(name):
-            raise UserError(f"the question {question.text[:_SHOWN]!r} wants {name!r}, which {unclear}", hint=UNCLEAR)
+            which = f"the question {question.text[:_SHOWN]!r}" if tells else "a question"
+            raise UserError(f"{which} wants {name!r}, which {unclear}", hint=UNCLEAR)
         found[name] = next(iter(names.find(name)), None)
     return tuple(Wanted(name, grade, found[name]) for name, grade in question.wanted.items())
 
@@ -275,11 +280,6 @@ def _grades(wanted: Sequence[Wanted]) -> dict[str, float]:
         key = item.found_as or f"\x00{item.name}"
         grades[key] = max(item.grade, grades.get(key, item.grade))
     return grades
-
-
-def _sees_all(scope: Scope) -> bool:
-    """Whether no document can be above the scope, so that names which mean nothing here are no secret either."""
-    return scope.clearance == max(Clearance)
 
 
 def _require_documents(wanted: Sequence[tuple[Wanted, ...]], off: set[str], name: str, tells: bool) -> None:
@@ -299,8 +299,33 @@ def _require_documents(wanted: Sequence[tuple[Wanted, ...]], off: set[str], name
         raise UserError(f"the documents that {name} wants are switched off{such}", hint="ragforge on FILE")
     raise NotFound(
         f"the project holds none of the documents that {name} wants{such}",
-        hint="ragforge add them, or import the set with its corpus; ragforge ls shows the names",
+        hint="add them, or import the set with its corpus; ragforge ls shows the names",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """Questions as they may be shown."""
+
+    catalog: Catalog
+
+    def seen(self, scope: Scope, project: str, name: str) -> list[Question]:
+        """Those of a set, in their order; without those that may tell of a document above the scope."""
+        with self.catalog.read() as c:
+            questions = c.evaluations.questions(scope, project, name)
+            if scope.sees_all:
+                return questions
+            names = Names(c.documents.all(scope, project), c.evaluations.question_set(scope, project, name).folder)
+            chunks = c.documents.places(scope, project, [chunk for question in questions for chunk in question.chunks])
+        marked = name == FEEDBACK
+        return [question for question in questions if _is_open(question, names, chunks, marked=marked)]
+
+
+def _is_open(question: Question, names: Names, chunks: Collection[str], *, marked: bool) -> bool:
+    """Whether all documents that it wants are. One that was `marked` and wants none may be about anything."""
+    if not question.wanted:
+        return not marked
+    return all(map(names.find, question.documents)) and all(chunk in chunks for chunk in question.chunks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ragforge.domain.access import Scope
-from ragforge.domain.evaluation import Feedback, Question
+from ragforge.domain.evaluation import FEEDBACK, Feedback, Question
 from ragforge.domain.records import LogEntry
 from ragforge.errors import NotFound, UserError
 from ragforge.ports import Catalog, Unit
-
-FEEDBACK = "feedback"
-"""The set of questions whose answers were judged."""
 
 
 @dataclass(frozen=True, slots=True)

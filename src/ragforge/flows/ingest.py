@@ -20,11 +20,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ragforge.domain.access import Scope
-from ragforge.domain.cancel import Cancel
+from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.documents import Parsed, ParseFailure, Reason
 from ragforge.domain.language import foreign_to
 from ragforge.domain.library import (
     FileResult,
+    Job,
     KnownSource,
     Labels,
     Outcome,
@@ -101,6 +102,8 @@ class Ingest:
     quota: Quota
     batching: Batching
     workspace: Path
+    upkeep: Scope
+    """Stored bytes are looked after for the whole workspace."""
 
     def add(
         self,
@@ -116,10 +119,27 @@ class Ingest:
 
         Labels that are given hold for all of them, also for those that are here already.
         """
-        run = _Run(self, scope, slug, labels, cancel, retry=retry)
         found = list(find_files(paths, self.workspace))
         yield from (_failed(f.path, f.failure) for f in found if isinstance(f, Unreadable))
         files = list({f.path: f for f in found if isinstance(f, Found)}.values())
+        yield from self.take_in(scope, slug, files, labels, cancel, retry=retry)
+
+    def take_in(
+        self,
+        scope: Scope,
+        slug: str,
+        files: Sequence[Found],
+        labels: Labels | None,
+        cancel: Cancel,
+        *,
+        retry: bool = False,
+        jobs: Sequence[Job] = (),
+    ) -> Iterator[FileResult | Progress]:
+        """The same for files that are found already, each once.
+
+        Whoever does it for `jobs` and holds them no longer comes too late: then nothing is published.
+        """
+        run = _Run(self, scope, slug, labels, cancel, retry=retry, jobs=jobs)
         run.total = len(files)
         yield from run.settle(files)
         yield run.progress("reading")
@@ -137,13 +157,13 @@ class Ingest:
         """Accept and parse. Raises OSError if the file cannot be opened."""
         accepted = accept(found, scope.owner, self.blobs, self.quota.file_bytes)
         if accepted.failure is not None:
-            return Read(found.path, accepted, accepted.failure)
+            return Read(found.shown, accepted, accepted.failure)
         costly = known or registry.PARSERS[accepted.type.parser].jailed
         if costly and not retry:  # perhaps touched but not changed, or a copy of another file
             with self.catalog.read() as c:
                 if c.documents.versions_with(scope, project.id, [accepted.source.sha256]):
-                    return Read(found.path, accepted, None)
-        return Read(found.path, accepted, self.parse(accepted, cancel))
+                    return Read(found.shown, accepted, None)
+        return Read(found.shown, accepted, self.parse(accepted, cancel))
 
     def parse(self, accepted: Accepted, cancel: Cancel) -> Parsed | ParseFailure:
         """Bytes to text: plain text here, everything else in the jail after its pre-checks."""
@@ -191,13 +211,23 @@ class _Run:
     """One `add`: what is known of the project, how far it has come, and the batch being filled."""
 
     def __init__(
-        self, ingest: Ingest, scope: Scope, slug: str, labels: Labels | None, cancel: Cancel, *, retry: bool
+        self,
+        ingest: Ingest,
+        scope: Scope,
+        slug: str,
+        labels: Labels | None,
+        cancel: Cancel,
+        *,
+        retry: bool,
+        jobs: Sequence[Job],
     ) -> None:
         self._ingest = ingest
         self._scope = scope
         self._labels = labels
+        self._said = labels or Labels.unsaid(scope.clearance)
         self._cancel = cancel
         self._retry = retry
+        self._jobs = jobs
         self.total = self.done = self._chunks = self._embedded = 0
         self._began = time.monotonic()
         self._batch: list[Prepared] = []
@@ -236,7 +266,7 @@ class _Run:
         self._label({known.document for _, known in same})
         for file, known in same:
             self.done += 1
-            yield _still(file.path, known)
+            yield _still(file.shown, known)
 
     def _is_settled(self, file: Found, known: KnownSource) -> bool:
         unchanged = (known.source.size, known.source.mtime_ns) == (file.size, file.mtime_ns)
@@ -286,15 +316,15 @@ class _Run:
     def _read(self, file: Found) -> Prepared | FileResult:
         self._cancel.check()
         if (over := self._over_quota(file)) is not None:
-            return _failed(file.path, over)
+            return _failed(file.shown, over)
         try:
             known = file.key in self._known
             read = self._ingest.read(self._scope, self._project, file, self._cancel, known=known, retry=self._retry)
         except OSError as problem:
             if problem.errno == errno.ENOSPC:
                 raise cannot_write(self._ingest.workspace, problem) from problem
-            return _failed(file.path, why_unreadable(problem))
-        return self._ingest.prepare(read, self._project, self._embedder, self._labels or Labels())
+            return _failed(file.shown, why_unreadable(problem))
+        return self._ingest.prepare(read, self._project, self._embedder, self._said)
 
     def _over_quota(self, file: Found) -> ParseFailure | None:
         """Count the file in, unless the project would become too large. What is refused takes no room."""
@@ -380,7 +410,7 @@ class _Run:
             if isinstance(prepared.read.parsed, Parsed) and not self._retry:
                 if sha256 in held:
                     copy = replace(prepared.read, parsed=None)
-                    prepared = self._ingest.prepare(copy, self._project, self._embedder, self._labels or Labels())
+                    prepared = self._ingest.prepare(copy, self._project, self._embedder, self._said)
                 held.add(sha256)
             kept.append(prepared)
         return kept
@@ -402,6 +432,9 @@ class _Run:
             ingest.blobs.sync()
             failpoint("ingest.embedded")
             with ingest.catalog.write() as c:
+                if not all(c.jobs.holds(ingest.upkeep, job) for job in self._jobs):
+                    unsaved = []  # whoever holds them now has vectors of their own
+                    raise Cancelled
                 for hashes, matrix in unsaved:
                     c.embeddings.put(scope, project.id, card, hashes, matrix)
                 failpoint("ingest.publishing")
@@ -422,12 +455,15 @@ class _Run:
         read = prepared.read
         if read.parsed is None:
             read = replace(read, parsed=self._ingest.parse(read.accepted, self._cancel))
-        return self._ingest.prepare(read, self._project, self._embedder, self._labels or Labels())
+        return self._ingest.prepare(read, self._project, self._embedder, self._said)
 
     def _drop_unpublished(self, batch: Iterable[Prepared]) -> None:
-        """The work stopped, perhaps just after its commit: bytes that a version needs stay."""
+        """The work stopped, perhaps just after its commit: bytes that a version needs stay, whoever's it is."""
+        batch = list(batch)
+        if not batch:
+            return
         with self._ingest.catalog.read() as c:
-            needed = set(c.documents.blobs(self._scope))
+            needed = set(c.documents.blobs(self._ingest.upkeep))
         self._drop(prepared.publication.blob for prepared in batch if prepared.publication.blob not in needed)
 
     def _drop(self, blobs: Iterable[str]) -> None:

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from ragforge.answer.clean import links_in
 from ragforge.answer.stream import clean
-from ragforge.domain.access import Scope
+from ragforge.domain.access import OWNER, Scope
 from ragforge.domain.answers import Abstention, Answer, Result, WhyNot, read_for
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.conversation import FORGOTTEN_ANSWER, Remembered, Stored, Turn
@@ -76,15 +76,48 @@ class Keep:
 
     def __call__(self, kept: Kept) -> Stored:
         """In one transaction: what is said to be stored is stored."""
+        if kept.asking.ephemeral:
+            self._figures(kept)
+            return Stored()
         stored = self._turn(kept) if kept.asking.conversation and kept.result is not None else self._entry_only(kept)
-        self._prune(kept)
+        self.prune(kept.project.id)
         return stored
 
     def _entry_only(self, kept: Kept) -> Stored:
         if self._log:
             with self._catalog.write() as c:
                 c.log.add(kept.scope, kept.project.id, self._entry(kept, rewritten=_is_whole(c, kept)))
+        else:
+            self._figures(kept)
         return Stored()
+
+    def _figures(self, kept: Kept) -> None:
+        """Of somebody with a key, what a question took and nothing else: the limits of keys are counted from it."""
+        if kept.scope.principal == OWNER or not kept.account.usage.calls:
+            return
+        entry = self._entry(kept, rewritten=False)
+        if kept.result is None and not kept.error:
+            entry = replace(entry, kind="search")  # a prompt that was only looked at
+        bare = replace(entry, question="", agent="", conversation="", k=0, chunks=(), cited=(), error="")
+        with self._catalog.write() as c:
+            c.log.add(kept.scope, kept.project.id, bare)
+
+    def paid(self, scope: Scope, project: str, kind: str, model: str, usage: Usage) -> None:
+        """The same of what is no question, such as vectors of texts."""
+        if scope.principal == OWNER or not usage.calls:
+            return
+        entry = LogEntry(
+            uuid4().hex,
+            self._clock(),
+            kind,
+            "",
+            model=model,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cost=usage.cost,
+        )
+        with self._catalog.write() as c:
+            c.log.add(scope, project, entry)
 
     def _turn(self, kept: Kept) -> Stored:
         scope, project, account, result = kept.scope, kept.project, kept.account, kept.result
@@ -103,6 +136,8 @@ class Keep:
                 put_vectors(c, scope, project.id, fingerprint, past.unembedded, late)
             if self._log:
                 c.log.add(scope, project.id, self._entry(kept, rewritten=bool(added.standalone)))
+        if not self._log:
+            self._figures(kept)
         try:
             self._roll(kept, past, added.number + 1)
         except Cancelled:  # nobody waits any longer; they are summed up after the next question
@@ -143,8 +178,8 @@ class Keep:
             for span in spans(remembered, now, recent=5, cosine_floor=past.cosine_floor):
                 usage += self._roll_span(kept, span, past.cuts)
         finally:
-            if self._log and usage.calls:
-                with self._catalog.write() as c:
+            if usage.calls:
+                with suppress(NotFound), self._catalog.write() as c:  # where nothing is logged
                     c.log.charge(kept.scope, kept.project.id, kept.account.trace_id, usage)
 
     def _roll_span(self, kept: Kept, span: Sequence[Turn], cuts: int) -> Usage:
@@ -160,9 +195,9 @@ class Keep:
             c.conversations.roll(kept.scope, project.id, rollup, project.embedder_fingerprint, vector, cuts)
         return written.usage
 
-    def _prune(self, kept: Kept) -> None:
+    def prune(self, project: str) -> None:
         """Once a day, entries whose time is up, whoever asked; what somebody marked stays."""
-        now, project = self._clock(), kept.project.id
+        now = self._clock()
         if not self._log_days or self._pruned.get(project) == now.date():
             return
         self._pruned[project] = now.date()

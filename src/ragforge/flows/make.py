@@ -21,6 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 from uuid import uuid4
@@ -46,14 +47,15 @@ from ragforge.answer.quote import Quoted
 from ragforge.answer.sources import source_of_block
 from ragforge.assemble.assemble import Templates, assemble
 from ragforge.assemble.estimate import cost, estimate, prompt_tokens
-from ragforge.domain.access import Scope
+from ragforge.domain.access import OWNER, Scope
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.generation import Estimate, Sampling, Usage
 from ragforge.domain.library import Progress, Project
+from ragforge.domain.pending import waited
 from ragforge.domain.prompts import PromptParts, Source, SuperPrompt
 from ragforge.domain.records import Artifact, ArtifactSection, LogEntry, ProjectTextKind
 from ragforge.domain.retrieval import Retrieved, Tuning
-from ragforge.errors import ProviderError, RagforgeError, StoreError, TooLarge, UserError, cannot_write
+from ragforge.errors import OverLimit, ProviderError, RagforgeError, StoreError, TooLarge, UserError, cannot_write
 from ragforge.flows.grounds import SENTINEL, rarity_in, said_missing, traced
 from ragforge.flows.search import Asked, Search
 from ragforge.ports import Catalog, Clock, LanguageModel
@@ -173,16 +175,19 @@ class Make:
         templates: Callable[[], Templates],
         export: Export,
         clock: Clock,
+        may_spend: Callable[[Scope, Usage], None],
         *,
         log: bool,
         log_text: bool = True,
     ) -> None:
+        """`may_spend` raises `OverLimit` when somebody, with what is not written down yet, has used up their day."""
         self._catalog = catalog
         self._search = search
         self._project = project
         self._templates = templates
         self._export = export
         self._clock = clock
+        self._may_spend = may_spend
         self._log = log
         self._log_text = log_text
 
@@ -200,6 +205,7 @@ class Make:
             project,
             request,
             cancel,
+            partial(self._may_spend, scope),
         )
         try:
             yield from run.plan()
@@ -214,17 +220,17 @@ class Make:
                 artifact = c.artifacts.put(scope, project.id, artifact)
                 if self._log:
                     c.log.add(scope, project.id, run.entry(artifact.made_at, artifact.sources, titled=self._log_text))
-        else:
+        if not (request.keep and self._log):
             self._paid(scope, project, run)
         if request.out is not None:
             self._written_out(artifact, request.out, kept=request.keep)
         yield Made(artifact, markdown(artifact), request.out)
 
     def _paid(self, scope: Scope, project: Project, run: _Run, error: str = "") -> None:
-        """Log what calls took, of a document that is not kept."""
-        if self._log and run.usage.calls:
+        """Log what calls took, of a document that is not kept; of somebody with a key also where the log is off."""
+        if (self._log or scope.principal != OWNER) and run.usage.calls:
             with self._catalog.write() as c:
-                titled = self._log_text and run.request.keep
+                titled = self._log and self._log_text and run.request.keep
                 c.log.add(scope, project.id, run.entry(self._clock(), error=error, titled=titled))
 
     def _searched(self, scope: Scope, project: Project, tuning: Tuning, question: str, cancel: Cancel) -> Retrieved:
@@ -302,6 +308,8 @@ class _Run:
     project: Project
     request: MakeRequest
     cancel: Cancel
+    may_spend: Callable[[Usage], None]
+    """Raises `OverLimit` when no more may be spent after this much."""
     trace_id: str = field(default_factory=lambda: uuid4().hex)
     gathered: list[_Gathered] = field(default_factory=list)
     numbering: Numbering = field(default_factory=Numbering)
@@ -315,7 +323,7 @@ class _Run:
     model: str = ""
     """Who wrote at least one section."""
     model_answers: bool = True
-    """False once it failed in a way that will not pass."""
+    """False once it failed in a way that will not pass, or may not be asked again."""
     searching_ms: float = 0.0
     writing_ms: float = 0.0
 
@@ -416,7 +424,12 @@ class _Run:
         if prompt.left_out:
             problems.add(f"did not fit into the prompt: {', '.join(prompt.left_out)}")
         try:
+            self.may_spend(self.usage)
             text, cut = self._said(writer, prompt)
+        except OverLimit as problem:
+            self.model_answers = False
+            problems.add(f"quoted: {problem.message}")
+            return None
         except (ProviderError, TooLarge) as problem:
             if isinstance(problem, ProviderError):  # what is too large is so for this section
                 self.model_answers = problem.retryable
@@ -439,8 +452,11 @@ class _Run:
         pieces: list[str] = []
         cut = False
         in_time = self.cancel.within(self.request.section_seconds)
+        said: Iterator[str | Usage] = waited(
+            writer.model.stream(prompt.messages, writer.sampling, self.trace_id, in_time)
+        )
         try:
-            for piece in writer.model.stream(prompt.messages, writer.sampling, self.trace_id, in_time):
+            for piece in said:
                 if isinstance(piece, Usage):
                     self.usage += piece
                     cut = piece.cut

@@ -93,14 +93,14 @@ class Reconcile:
 
     # -- check
 
-    def check(self, scope: Scope, slug: str | None, *, repair: bool) -> Iterator[Finding]:
+    def check(self, scope: Scope, slug: str | None, *, repair: bool, alone: bool = True) -> Iterator[Finding]:
         """Everything that could differ from the catalog, each with what was found."""
         with self.catalog.read() as c:
             projects = c.projects.all(scope) if slug is None else [c.projects.get(scope, slug)]
         for project in projects:
             yield self._bytes(scope, project)
             yield self._chunks(scope, project)
-            yield self._state(scope, project, repair)
+            yield self._state(scope, project, repair, alone)
             yield from self.follow.check(project.id, project.slug, repair=repair)
             yield from self._memory(scope, project)
         if left := self.follow.tidy():
@@ -160,12 +160,14 @@ class Reconcile:
                         bad.append(f"{document.name} chunk {chunk.position}")
         return _finding(f"{project.slug}: chunk checksums", bad)
 
-    def _state(self, scope: Scope, project: Project, repair: bool) -> Finding:
+    def _state(self, scope: Scope, project: Project, repair: bool, alone: bool) -> Finding:
         content = self._state_content(scope, project.slug)
         path = self._state_path(project.slug)
         current = path.exists() and path.read_bytes() == content.encode()
         if repaired := repair and not current:
             self.write_state(scope, project.slug)
+        elif not current and not alone:
+            return Finding(f"{project.slug}: project_state.json", True, "follows when what is being added is there")
         hint = "ragforge check --repair writes it anew"
         detail = "current" if current else "not current"
         return Finding(f"{project.slug}: project_state.json", current, detail, hint, repaired)

@@ -12,6 +12,7 @@ from pathlib import Path
 from ragforge.domain.access import Scope
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.library import Document, Removal
+from ragforge.errors import NotAllowed
 from ragforge.failpoints import failpoint
 from ragforge.ingest.traces import Traces, phrases, scan, vector_piece
 from ragforge.ports import BlobStore, Catalog, Unit
@@ -41,6 +42,8 @@ class Remove:
     """Clears a project's indexes of what was removed; says where that could not be done yet, and why."""
     drop_indexes: Callable[[str], object]
     write_state: Callable[[Scope, str], object]
+    upkeep: Scope
+    """What is derived, and what proves that words are nowhere else, is of all documents, whoever removes one."""
 
     def __call__(self, scope: Scope, project: str, slug: str, documents: Sequence[str]) -> Iterator[Removal]:
         """Remove documents by id, a batch in each transaction; the proof follows each batch."""
@@ -49,6 +52,8 @@ class Remove:
 
     def whole_project(self, scope: Scope, project: str, slug: str) -> Iterator[Removal]:
         """Remove a project with all its documents, also those that are published meanwhile."""
+        if not scope.sees_all:  # before anything of it goes
+            raise NotAllowed("this needs clearance for all documents of the project", hint="ask its owner")
         self.drop_indexes(project)  # once, instead of clearing them of every batch
         while True:
             with self.catalog.write() as c:
@@ -81,7 +86,7 @@ class Remove:
         for gone in removed:
             for blob in gone.blobs:
                 self.blobs.remove(blob)
-        self.write_state(scope, slug)
+        self.write_state(self.upkeep, slug)
         pending = self._flushed(self.erase(project, Cancel()) if erase else ())
         proof = scan(self.workspace, {item.document.id: item.traces for item in leaving})
         for place, (item, gone) in enumerate(zip(leaving, removed, strict=True)):
@@ -104,7 +109,7 @@ class Remove:
         words = (
             phrase
             for phrase in phrases(c.documents.text(scope, document.project, document.id), traces - traces // 2)
-            if not c.documents.occurs_elsewhere(scope, document.project, document.id, phrase)
+            if not c.documents.occurs_elsewhere(self.upkeep, document.project, document.id, phrase)
         )
         return _Leaving(
             document,

@@ -25,6 +25,7 @@ from ragforge.domain.access import Scope
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.library import Project
 from ragforge.domain.retrieval import (
+    MOST_PASSAGES,
     Allowed,
     Candidate,
     ContextBlock,
@@ -71,8 +72,6 @@ PATIENT = 2_000
 """So many, and it waits for them."""
 SIDE_BY_SIDE = 50_000
 """From so many rows on, both engines are asked at once; below, handing over costs more than it saves."""
-MOST = 1_000
-"""Passages one question can bring."""
 MEANT = 8_000
 """Characters of a question that its meaning is taken from."""
 FUSIONS = ("weighted", "rrf")
@@ -221,7 +220,7 @@ class Search:
         room = self._room if judge is None or isinstance(judge, Degraded) else nullcontext()
         project = self._projects.get(name)
         if project is None or not scope.reaches(project.id):
-            project = self._projects[name] = self._project(scope, name)
+            project = self._looked_up(scope, name)
         patience = EAGER
         aside = 0.0
         while True:
@@ -238,11 +237,18 @@ class Search:
                     return self._with_news(project.id, run.answer(patience))
             except NotFound:  # renamed, removed or with another model, unless it never was
                 self._moments.pop(project.id, None)
-                project = self._projects[name] = self._project(scope, name)
+                self._projects.pop(project.slug, None)
+                project = self._looked_up(scope, name)
             except _Unembedded:
                 aside += self._embed(project, asked, cancel)
             except _Behind as behind:
                 patience = self._after_catching_up(project.id, behind.changes, cancel)
+
+    def _looked_up(self, scope: Scope, name: str) -> Project:
+        """Remembered by its slug alone: a project can be called by many names."""
+        project = self._project(scope, name)
+        self._projects[project.slug] = project
+        return project
 
     def window(
         self, scope: Scope, name: str, passages: Sequence[Passage], tuning: Tuning
@@ -751,9 +757,9 @@ def _missing(part: str, problem: StoreError) -> Degraded:
 def _require_sense(asked: Asked) -> None:
     tuning = asked.tuning
     if not asked.question.strip():
-        raise UserError("the question is empty", hint='ragforge search "refund window"')
-    if not 1 <= tuning.k <= MOST:
-        raise UserError(f"k is {tuning.k:,}; it can be 1 to {MOST:,}", hint="use --k 10")
+        raise UserError("the question is empty", hint="ask something, such as: refund window")
+    if not 1 <= tuning.k <= MOST_PASSAGES:
+        raise UserError(f"k is {tuning.k:,}; it can be 1 to {MOST_PASSAGES:,}", hint="use --k 10")
     if tuning.alpha is not None and not 0 <= tuning.alpha <= 1:
         raise UserError(f"alpha is {tuning.alpha:g}; it can be 0 to 1", hint="0 is words alone, 1 meaning alone")
     if tuning.fusion not in FUSIONS:

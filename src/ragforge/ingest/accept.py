@@ -32,7 +32,7 @@ class Accepted:
 
 def accept(found: Found, owner: str, blobs: BlobStore, limit: int) -> Accepted:
     """Store, hash and type one file. Raises OSError if it cannot be read."""
-    name = safe_name(os.path.basename(found.path))
+    name = safe_name(found.name)
     key = found.key
     if found.size > limit:
         return _too_large(found, key, name, limit)

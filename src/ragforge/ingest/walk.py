@@ -23,10 +23,22 @@ class Found:
     path: str
     size: int
     mtime_ns: int
+    sent_as: str = ""
+    """Of an upload, the name that its client gave it; where it lies meanwhile is nobody's business."""
 
     @property
     def key(self) -> str:
-        return key_of(self.path)
+        """What it is known by: the same file again has the same."""
+        return f"upload:{self.sent_as}" if self.sent_as else key_of(self.path)
+
+    @property
+    def name(self) -> str:
+        return self.sent_as or os.path.basename(self.path)
+
+    @property
+    def shown(self) -> str:
+        """How a person knows it."""
+        return self.sent_as or self.path
 
 
 def key_of(path: str) -> str:

@@ -1,0 +1,148 @@
+"""What each kind of job does: the work that servers and workers take on for those who asked.
+
+A handler gets the workspace in the scope of who asked, the project's slug and the claimed jobs: several only if they
+are done together. It yields what happens, and returns a result for each job: something that JSON can hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from ragforge.domain.access import Clearance
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.evaluation import Run
+from ragforge.domain.library import UPLOAD, FileResult, Job, Labels
+from ragforge.domain.retrieval import Tuning
+from ragforge.domain.strategy import Strategy
+from ragforge.ingest.walk import Found
+
+if TYPE_CHECKING:
+    from ragforge.app import Ragforge
+
+Work = Generator[object, None, Sequence[object]]
+Handler = Callable[["Ragforge", str, Sequence[Job], Cancel], Work]
+
+_TOGETHER_BYTES = 4_000_000
+TOGETHER = 64
+"""How many uploads are looked at, at most, when some are taken in together."""
+
+
+def upload(forge: Ragforge, project: str, jobs: Sequence[Job], cancel: Cancel) -> Work:
+    """Take files of the inbox in. One that cannot be read is kept and told, as with `add`."""
+    files = [_found(forge, job.payload) for job in jobs]
+    results: dict[str, FileResult] = {}
+    labels = labels_of(jobs[0].payload)
+    for event in forge.taking_in(files, project=project, labels=labels, cancel=cancel, jobs=jobs):
+        if isinstance(event, FileResult):
+            results[event.path] = event
+        yield event
+    return [[asdict(results[file.shown])] for file in files]
+
+
+def _found(forge: Ragforge, payload: Mapping[str, Any]) -> Found:
+    path = forge.inbox().path(payload["inbox"])
+    try:
+        info = os.stat(path)
+    except FileNotFoundError:  # the reading of it says so
+        return Found(str(path), 0, 0, payload["name"])
+    return Found(str(path), info.st_size, info.st_mtime_ns, payload["name"])
+
+
+def labels_of(payload: Mapping[str, Any]) -> Labels | None:
+    """What is said of an upload; None: nothing, and what was said before still holds."""
+    if (said := payload["labels"]) is None:
+        return None
+    return Labels(said["source_type"], tuple(said["tags"]), Clearance[said["confidentiality"].upper()])
+
+
+def said_of(labels: Labels | None) -> dict[str, Any] | None:
+    """The same the other way round."""
+    if labels is None:
+        return None
+    return {
+        "source_type": labels.source_type,
+        "tags": list(labels.tags),
+        "confidentiality": labels.confidentiality.name.lower(),
+    }
+
+
+def together(first: Job) -> Callable[[Job], bool]:
+    """Whether a further upload can be taken in with these: few bytes, the same labels, each name once."""
+    names, size, number = {first.payload["name"]}, first.payload["size"], 1
+
+    def fits(job: Job) -> bool:
+        nonlocal size, number
+        said = job.payload
+        if number >= TOGETHER or size + said["size"] > _TOGETHER_BYTES:
+            return False
+        if said["name"] in names or said["labels"] != first.payload["labels"]:
+            return False
+        names.add(said["name"])
+        size, number = size + said["size"], number + 1
+        return True
+
+    return fits
+
+
+WHOLE = ("rebuild", "reindex")
+"""What is done to all of a project."""
+
+
+def lane_of(kind: str, payload: Mapping[str, Any]) -> str:
+    """Files of one name are taken in in their order, and a project's indexes are built one after the other."""
+    if kind == UPLOAD:
+        return f"upload:{payload['name']}"
+    return "indexes" if kind in WHOLE else ""
+
+
+def digest_of(kind: str, project: str, payloads: Sequence[Mapping[str, Any]]) -> str:
+    """Of all that was asked for; where its bytes wait is no part of it."""
+    asked = [{name: value for name, value in payload.items() if name != "inbox"} for payload in payloads]
+    return sha256(json.dumps([kind, project, asked], sort_keys=True).encode()).hexdigest()
+
+
+def rebuild(forge: Ragforge, project: str, jobs: Sequence[Job], cancel: Cancel) -> Work:
+    yield from forge.rebuilding(project=project, cancel=cancel)
+    return [{"project": project}]
+
+
+def reindex(forge: Ragforge, project: str, jobs: Sequence[Job], cancel: Cancel) -> Work:
+    asked = jobs[0].payload
+    strategy = Strategy(**asked["strategy"]) if asked.get("strategy") else None
+    yield from forge.reindexing(project=project, strategy=strategy, embedder=asked.get("embedder"), cancel=cancel)
+    return [{"project": project, "generation": forge.project(project).generation}]
+
+
+def evaluate(forge: Ragforge, project: str, jobs: Sequence[Job], cancel: Cancel) -> Work:
+    asked = dict(jobs[0].payload)
+    given = {field.name: asked.pop(field.name) for field in fields(Tuning) if field.name in asked}
+    tuning = replace(forge.tuning(), **{name: value for name, value in given.items() if value is not None})
+    run: Run | None = None
+    for event in forge.evaluating(project=project, tuning=tuning, cancel=cancel, **asked):
+        run = event if isinstance(event, Run) else run
+        yield event
+    return [{"run": run.id if run else None}]
+
+
+def make(forge: Ragforge, project: str, jobs: Sequence[Job], cancel: Cancel) -> Work:
+    from ragforge.flows.make import Made
+
+    artifact: str | None = None
+    for event in forge.making(project=project, cancel=cancel, **jobs[0].payload):
+        artifact = event.artifact.id if isinstance(event, Made) else artifact
+        yield event
+    return [{"artifact": artifact}]
+
+
+KINDS: dict[str, Handler] = {
+    UPLOAD: upload,
+    "rebuild": rebuild,
+    "reindex": reindex,
+    "evaluate": evaluate,
+    "make": make,
+}
