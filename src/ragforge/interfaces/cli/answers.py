@@ -16,7 +16,6 @@ from ragforge.domain.answers import Abstention, Answer, Citation, DoneEvent, Eve
 from ragforge.domain.documents import Locator
 from ragforge.domain.generation import Usage
 from ragforge.errors import NotFound
-from ragforge.interfaces.cli.answer_fields import event_fields
 from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.cli.names import names_of
 from ragforge.interfaces.cli.output import (
@@ -32,6 +31,7 @@ from ragforge.interfaces.cli.output import (
     say,
 )
 from ragforge.interfaces.cli.passages import columns, files_of, warn
+from ragforge.interfaces.fields.answers import event_fields
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge

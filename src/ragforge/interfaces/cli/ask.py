@@ -15,13 +15,14 @@ from ragforge.domain.answers import Abstention, Prompted
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.prompts import SuperPrompt
 from ragforge.errors import UserError
-from ragforge.interfaces.cli.answer_fields import answer_fields
 from ragforge.interfaces.cli.answers import Cite, Waiting, show, show_rest
 from ragforge.interfaces.cli.asking import Asked, asking_options
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.output import one_line, print_data, print_json
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
-from ragforge.interfaces.cli.why import print_why, why_json
+from ragforge.interfaces.cli.why import print_why
+from ragforge.interfaces.fields.answers import answer_fields
+from ragforge.interfaces.fields.explained import why_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +74,7 @@ def ask(
                 print_data()
                 print_why(result.account)
         elif not stream:
-            print_json(answer_fields(result) | ({"account": why_json(result.account)} if why else {}))
+            print_json(answer_fields(result) | ({"account": why_fields(result.account)} if why else {}))
     if isinstance(result, Abstention):
         raise typer.Exit(ABSTAINED)
 

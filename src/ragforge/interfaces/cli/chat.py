@@ -15,7 +15,6 @@ from ragforge.domain.cancel import Cancelled
 from ragforge.domain.conversation import Turn
 from ragforge.domain.generation import Usage
 from ragforge.errors import RagforgeError, UserError
-from ragforge.interfaces.cli.answer_fields import answer_fields, citation_fields, prompt_fields, usage_fields
 from ragforge.interfaces.cli.answers import Cite, names_in, nearest_lines, show, show_rest, source_lines, spent
 from ragforge.interfaces.cli.ask import Ephemeral
 from ragforge.interfaces.cli.asking import Asked, asking_options
@@ -36,10 +35,12 @@ from ragforge.interfaces.cli.output import (
     say_error,
     wrapped,
 )
-from ragforge.interfaces.cli.passages import passage_fields
 from ragforge.interfaces.cli.prompt import print_sections, print_tokens, say_of_prompt
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
-from ragforge.interfaces.cli.why import print_why, why_json
+from ragforge.interfaces.cli.why import print_why
+from ragforge.interfaces.fields.answers import answer_fields, citation_fields, prompt_fields, usage_fields
+from ragforge.interfaces.fields.explained import why_fields
+from ragforge.interfaces.fields.passages import passage_fields
 
 if TYPE_CHECKING:
     from ragforge.app import AskOptions, Ragforge
@@ -273,7 +274,7 @@ class Chat:
     def _do_why(self, rest: str) -> None:
         account = self._said().account
         if self._common.json:
-            print_json(why_json(account))
+            print_json(why_fields(account))
         else:
             print_why(account)
 

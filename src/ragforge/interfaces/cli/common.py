@@ -27,7 +27,8 @@ _OF_PROJECT = (
     "|conversation [a-z]+|project rules|project memory|eval [a-z]+|rebuild|reindex|check"
 )
 _STEP = re.compile(
-    rf"\bragforge (?:(?P<project>{_OF_PROJECT})|project [a-z]+|init|doctor|config show)\b(?P<named>(?= -p| --project))?"
+    rf"\bragforge (?:(?P<project>{_OF_PROJECT})"
+    r"|project [a-z]+|keys [a-z]+|jobs [a-z]+|init|doctor|config show)\b(?P<named>(?= -p| --project))?"
 )
 """A command in a message that acts on a workspace, and perhaps on one project of it."""
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragforge.domain.answers import Account, Prompted
-from ragforge.domain.prompts import Injection
-from ragforge.domain.retrieval import ContextBlock, Filters, Passage, Retrieved, Stage, Trace, Tuning, Verdict
+from ragforge.domain.answers import Prompted
+from ragforge.domain.retrieval import ContextBlock, Passage, Stage, Trace, Tuning, Verdict
 from ragforge.errors import UserError
-from ragforge.interfaces.cli.answer_fields import prompt_fields
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.output import (
     Column,
@@ -26,14 +25,7 @@ from ragforge.interfaces.cli.output import (
     width_of_terminal,
     wrapped,
 )
-from ragforge.interfaces.cli.passages import (
-    block_fields,
-    files_of,
-    passage_fields,
-    remark,
-    retrieved_fields,
-    warn,
-)
+from ragforge.interfaces.cli.passages import files_of, remark, warn
 from ragforge.interfaces.cli.search import (
     Agent,
     Files,
@@ -59,11 +51,11 @@ from ragforge.interfaces.cli.why import (
     print_question,
     print_timings,
     print_usage,
-    read_sources,
     stages_text,
     titled,
-    why_json,
 )
+from ragforge.interfaces.explaining import explain_all
+from ragforge.interfaces.fields.explained import ExplainedSearch, explanation_fields, read_sources
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge
@@ -108,32 +100,26 @@ def explain(
     No language model is asked unless --model names one, and nothing is kept. With --vs, as in
     `--vs alpha=0.2 --vs fusion=rrf,reranker=cosine`, the places of the passages under each setting stand side by side.
     """
-    from ragforge.build import OFFLINE
-
     asked = " ".join(question)
     changes = [(text, settings_of(common, text)) for text in vs or ()]
     with common.open() as forge:
         project = common.project_in(forge)
         filters = filters_of(common, forge, file, source_type, tag, agent, max_confidentiality, since, until)
         tuning = tune(forge.tuning())
-        thread = forge.conversation(conversation, project=project).id if conversation else ""
-        found = forge.explain(asked, project=project, filters=filters, tuning=tuning)
-        prompted = forge.prompt(
-            asked, project=project, model=model or OFFLINE, conversation=thread, filters=filters, tuning=tuning
+        told = explain_all(
+            forge,
+            asked,
+            project,
+            filters=filters,
+            tuning=tuning,
+            conversation=conversation,
+            model=model,
+            changes=changes,
+            kind=Explained,
         )
-        meant, narrowed = _searched(prompted.account, filters)
-        if (meant, narrowed) != (asked, filters):
-            found = forge.explain(meant, project=project, filters=narrowed, tuning=tuning)
-        first = Explained.of("as asked", found)
-        replays = [
-            Explained.of(
-                label, forge.explain(meant, project=project, filters=narrowed, tuning=replace(tuning, **given))
-            )
-            for label, given in changes
-        ]
+        first, replays, prompted = told.first, told.replays, told.prompted
         if common.json:
-            more = {"replays": [replay.fields() for replay in replays], "answer": _answer_fields(prompted)}
-            print_json({"question": asked, **first.fields(), **more})
+            print_json(explanation_fields(asked, first, replays, prompted))
             return
         print_question(prompted.account)
         print_files(prompted.account)
@@ -148,15 +134,8 @@ def explain(
             _print_answer(forge, prompted, first, every=every)
         also = replace(first.retrieved, degraded=prompted.account.degraded)
         warn(common, *(each.retrieved for each in (first, *replays)), also)
-        if told := remark(first.retrieved):
-            common.say(told)
-
-
-def _searched(account: Account, filters: Filters) -> tuple[str, Filters]:
-    """What was searched for, and where: a question may be rewritten, and files that it names narrow the search."""
-    named = [file.document for file in account.files if file.how is Injection.NARROWS or not account.model]
-    wanted = [each for each in named if not filters.documents or each in filters.documents]
-    return account.shape.standalone, replace(filters, documents=tuple(wanted) or filters.documents)
+        if notice := remark(first.retrieved):
+            common.say(notice)
 
 
 def settings_of(common: Common, text: str) -> dict[str, Any]:
@@ -188,79 +167,24 @@ def settings_of(common: Common, text: str) -> dict[str, Any]:
 # -- what is told of one run
 
 
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """A search with its trace, by chunk."""
+class Explained(ExplainedSearch):
+    """A search with its trace, by chunk, in words."""
 
-    label: str
-    retrieved: Retrieved
-    trace: Trace
-    verdicts: Mapping[str, Sequence[Verdict]]
-    places: Mapping[str, int]
-    """Of all candidates that no stage took out, also beyond the first k."""
-    files: Mapping[str, str]
-    """What to call the file of each candidate."""
-
-    @classmethod
-    def of(cls, label: str, retrieved: Retrieved) -> Explained:
-        trace = retrieved.trace
-        assert trace is not None, "explain always brings a trace"
-        verdicts: dict[str, list[Verdict]] = {candidate.chunk: [] for candidate in trace.candidates}
-        for verdict in trace.verdicts:
-            verdicts[verdict.chunk].append(verdict)
-        left = [c.chunk for c in trace.candidates if not any(_takes_out(verdict) for verdict in verdicts[c.chunk])]
-        places = {chunk: place for place, chunk in enumerate(left, 1)}
-        return cls(label, retrieved, trace, verdicts, places, files_of(trace.candidates))
-
-    @property
-    def shown(self) -> int:
-        return len(self.retrieved.passages)
+    @cached_property
+    def files(self) -> Mapping[str, str]:
+        """What to call the file of each candidate."""
+        return files_of(self.trace.candidates)
 
     def place(self, chunk: str) -> str:
         """`3`, `(12)` beyond the passages that are shown, `–` if it was taken out or not a candidate."""
         number = self.places.get(chunk)
         return "–" if number is None else str(number) if number <= self.shown else f"({number})"
 
-    def fused(self, chunk: str) -> float | None:
-        return next((verdict.score for verdict in self.verdicts[chunk] if verdict.stage == Stage.FUSE), None)
-
     def verdict(self, chunk: str) -> str:
-        """What decided: the stage that took it out, or the last one; and the cut to k, which is no stage."""
-        verdicts = self.verdicts[chunk]
-        last = next((verdict for verdict in verdicts if _takes_out(verdict)), verdicts[-1])
-        told = f"{last.stage}: {one_line(last.reason)}"
+        """What decided, and the cut to k, which is no stage."""
+        decided = self.decided(chunk)
+        told = f"{decided.stage}: {one_line(decided.reason)}"
         return f"beyond the best {self.shown}; {told}" if self.places.get(chunk, 0) > self.shown else told
-
-    def fields(self) -> dict[str, Any]:
-        trace = self.trace
-        return {
-            "settings": self.label,
-            **retrieved_fields(self.retrieved),
-            "words": trace.words.groups,
-            "tuning": trace.tuning,
-            "alpha": trace.alpha,
-            "watermark": trace.watermark,
-            "behind": trace.behind,
-            "candidates": [
-                {
-                    **passage_fields(candidate),
-                    "place": self.places.get(candidate.chunk),
-                    "fused": self.fused(candidate.chunk),
-                    "verdicts": [
-                        {"stage": v.stage, "kept": v.kept, "reason": v.reason, "score": v.score}
-                        for v in self.verdicts[candidate.chunk]
-                    ],
-                }
-                for candidate in trace.candidates
-            ],
-            "near_misses": [passage.chunk for passage in trace.near_misses],
-            "context": [block_fields(block) for block in self.retrieved.context],
-        }
-
-
-def _takes_out(verdict: Verdict) -> bool:
-    """The window only chooses what goes into the context; a passage it leaves out is still found."""
-    return not verdict.kept and verdict.stage != Stage.WINDOW
 
 
 # -- for people
@@ -471,13 +395,3 @@ def _outcome(prompted: Prompted) -> str:
     cost = prompted.estimate.cost if prompted.estimate is not None else None
     price = f", for at most ${cost:,.4f}" if cost else ""
     return f"{account.model} would write it from {sources}{price}, unless it finds that they do not hold it"
-
-
-def _answer_fields(prompted: Prompted) -> dict[str, Any]:
-    told = prompt_fields(prompted)
-    return {
-        "kind": "answer" if prompted.abstention is None else "abstention",
-        "abstention": told["abstention"],
-        "estimate": told["estimate"],
-        **why_json(prompted.account),
-    }

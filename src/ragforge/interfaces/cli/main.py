@@ -34,7 +34,7 @@ EXIT_CODES = {
     6: "not allowed",
     7: "a model or embedding service failed",
     8: "the workspace cannot be read or written, or a check failed",
-    130: "stopped by Ctrl-C or SIGTERM; the command can be run again (`watch` ends with 0)",
+    130: "stopped by Ctrl-C or SIGTERM; the command can be run again (`watch`, `serve` and `worker` end with 0)",
     141: "nobody reads the output any more, as after `| head`",
 }
 COMMANDS = {
@@ -64,6 +64,10 @@ COMMANDS = {
     "init": ("workspace", "Make a workspace, with a settings file that explains itself."),
     "doctor": ("workspace", "Tell what works, what is missing and how to get it."),
     "check": ("workspace", "Compare what the workspace holds with what it should hold."),
+    "backup": ("backup", "Put everything of the workspace into one file, while it is used."),
+    "restore": ("backup", "Make a workspace of a backup."),
+    "export": ("backup", "Write one project to a file that any program can read."),
+    "import": ("backup", "Take in a project that `export` wrote, under its own name or that of --project."),
     "conversation": ("conversations", "Conversations: list, show and remove them."),
     "log": ("log", "What was asked, and what it took."),
     "make": (
@@ -71,7 +75,15 @@ COMMANDS = {
         "Make a cited document from a project: blueprint, pdr, workflow, build-plan, or a kind of your own.",
     ),
     "eval": ("evaluation", "Measure how well the right documents are found and questions answered."),
+    "mcp": (
+        "mcp",
+        "Offer this workspace to an assistant, over the Model Context Protocol on standard input and output.",
+    ),
     "project": ("projects", "Make, list, change and remove projects."),
+    "keys": ("keys", "Keys for those who call a server: make, list and revoke them."),
+    "serve": ("serve", "Serve the workspace over HTTP until Ctrl-C."),
+    "worker": ("worker", "Do the work that waits in the queue, until Ctrl-C."),
+    "jobs": ("jobs", "Long work: list it, look at it, cancel it."),
     "config": ("workspace", "Settings and where they come from."),
     "models": ("workspace", "Models: which are here, and how to get one."),
 }

@@ -5,21 +5,17 @@ Names and texts come from files and may hold anything, so nothing is printed wit
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
-from enum import Enum, IntEnum
-from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
-_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-"""What could move the cursor, change colours, turn the reading direction or not be encoded at all."""
+from ragforge.interfaces.records import HIDDEN, json_text
+
 _HIDDEN_IN_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
@@ -27,7 +23,7 @@ _COLOURS = {"red": "31", "green": "32", "yellow": "33", "dim": "2", "bold": "1"}
 
 def plain(text: str) -> str:
     """One line that is safe to print: control characters become visible escapes such as `\\x1b`."""
-    return _HIDDEN.sub(_visible, text)
+    return HIDDEN.sub(_visible, text)
 
 
 def plain_text(text: str) -> str:
@@ -45,30 +41,6 @@ def _visible(match: re.Match[str]) -> str:
     if 0xDC80 <= code <= 0xDCFF:  # a byte of a file name that is not UTF-8
         return f"\\x{code - 0xDC00:02x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def json_text(value: object) -> str:
-    """A record as one line of JSON, readable in any script, safe on any terminal."""
-    text = json.dumps(_jsonable(value), ensure_ascii=False)
-    return _HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def _jsonable(value: object) -> Any:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _jsonable(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _jsonable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple, frozenset, set)):
-        return [_jsonable(item) for item in value]
-    if isinstance(value, IntEnum):
-        return value.name.lower()
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return float(value)
-    return str(value) if isinstance(value, Path) else value
 
 
 def print_data(text: str = "") -> None:

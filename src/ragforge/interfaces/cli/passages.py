@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ragforge.domain.answers import Account
 from ragforge.domain.documents import Locator
 from ragforge.domain.language import detect
-from ragforge.domain.retrieval import ContextBlock, Passage, Retrieved
+from ragforge.domain.retrieval import Passage, Retrieved
 from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.cli.names import fitted, told_apart
 from ragforge.interfaces.cli.output import cut, one_line, paint, plain, plain_text, say, width_of_terminal
@@ -256,62 +256,6 @@ def _painted(line: str, hits: Sequence[Hit]) -> str:
         pieces += [line[at : hit.start], paint(line[hit.start : hit.end], "bold")]
         at = hit.end
     return "".join(pieces) + line[at:]
-
-
-# -- fields for programs
-
-
-def locator_fields(locator: Locator) -> dict[str, Any]:
-    """What is known of the place: the headings, the page, the time in seconds, who speaks."""
-    fields = {
-        "path": list(locator.path) or None,
-        "page": locator.page,
-        "page_end": locator.page_end,
-        "time": locator.start,
-        "time_end": locator.end,
-        "speaker": locator.speaker,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
-
-
-def passage_fields(passage: Passage) -> dict[str, Any]:
-    return {
-        "chunk_id": passage.chunk,
-        "document_id": passage.document,
-        "document": passage.name,
-        "source": passage.source,
-        "locator": locator_fields(passage.locator),
-        "score": passage.score,
-        "text": passage.text,
-        "scores": passage.scores,
-        "ranks": passage.ranks,
-        "header": passage.header,
-        "tokens": passage.tokens,
-        "checksum": passage.checksum,
-    }
-
-
-def block_fields(block: ContextBlock) -> dict[str, Any]:
-    return {
-        "document_id": block.document,
-        "document": block.name,
-        "locator": locator_fields(block.locator),
-        "score": block.score,
-        "text": block.text,
-        "header": block.header,
-        "tokens": block.tokens,
-        "chunk_ids": block.chunks,
-        "whole": block.whole,
-    }
-
-
-def retrieved_fields(retrieved: Retrieved) -> dict[str, Any]:
-    return {
-        "passages": [passage_fields(passage) for passage in retrieved.passages],
-        "degraded": retrieved.degraded,
-        "timings": {stage: round(milliseconds, 3) for stage, milliseconds in retrieved.timings.items()},
-        "notice": retrieved.notice,
-    }
 
 
 # -- what a person should know

@@ -11,7 +11,6 @@ import typer
 from ragforge.domain.answers import Prompted
 from ragforge.domain.generation import Estimate
 from ragforge.domain.prompts import SuperPrompt
-from ragforge.interfaces.cli.answer_fields import prompt_fields
 from ragforge.interfaces.cli.answers import price, spent
 from ragforge.interfaces.cli.ask import Question, prepared, question_of
 from ragforge.interfaces.cli.asking import Asked, asking_options
@@ -28,6 +27,7 @@ from ragforge.interfaces.cli.output import (
     print_table,
 )
 from ragforge.interfaces.cli.passages import warn
+from ragforge.interfaces.fields.answers import prompt_fields
 
 
 def register(app: typer.Typer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,12 @@ _NOTE = "<!-- Made by `python -m ragforge.interfaces.cli.reference docs/referenc
 
 def pages() -> dict[str, str]:
     """Every page by its file name."""
-    return {"cli.md": cli_page(), "settings.md": settings_page(), "errors.md": errors_page()}
+    return {
+        "cli.md": cli_page(),
+        "settings.md": settings_page(),
+        "errors.md": errors_page(),
+        "openapi.json": http_schema(),
+    }
 
 
 def cli_page() -> str:
@@ -102,6 +108,13 @@ def _error_rows(cls: type[errors.RagforgeError], depth: int) -> Iterator[str]:
     yield f"| {indent}`{cls.__name__}` | {cls.exit_code} | {(cls.__doc__ or '').splitlines()[0]} |"
     for child in (child for child in cls.__subclasses__() if child.__module__ == errors.__name__):
         yield from _error_rows(child, depth + 1)
+
+
+def http_schema() -> str:
+    """What `/openapi.json` answers: each route of the server, what it takes and what it gives."""
+    from ragforge.interfaces.http.app import routed
+
+    return json.dumps(routed().openapi(), indent=1, ensure_ascii=False) + "\n"
 
 
 def main(folder: str) -> None:

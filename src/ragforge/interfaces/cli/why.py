@@ -1,101 +1,24 @@
-"""How an answer came about, for people and programs: what each stage kept and dropped, and why."""
+"""How an answer came about, for people: what each stage kept and dropped, and why."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from ragforge.domain.answers import Account, Evidence
 from ragforge.domain.conversation import Conflict, MemoryVerdict
 from ragforge.domain.documents import Locator
-from ragforge.domain.prompts import Condensed, InjectedFile, Injection, Source, SuperPrompt
-from ragforge.domain.retrieval import Stage, Verdict
-from ragforge.interfaces.cli.answer_fields import evidence_fields, file_fields, usage_fields
+from ragforge.domain.prompts import Condensed, InjectedFile, Injection, SuperPrompt
+from ragforge.domain.retrieval import Stage
 from ragforge.interfaces.cli.output import count, cut, one_line, paint, plain, print_data, width_of_terminal, wrapped
-from ragforge.interfaces.cli.passages import locator_fields, place
+from ragforge.interfaces.cli.passages import place
+from ragforge.interfaces.fields.explained import CUT, PROMPT, Fate, fates, statements_of
 
 INDENT = 10
 """Where what is told begins, after its name."""
-CUT = "cut"
-"""Where a candidate ends that is not among the best: no stage, but a limit."""
-PROMPT = "prompt"
-"""Where a source ends that the finished prompt does not hold."""
 LEAST_TITLE = 16
 _LEAST_PLACE = 8
-
-
-# -- where the way of each candidate ended
-
-
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """A candidate, what each stage said of it, and which one had the last word."""
-
-    chunk: str
-    name: str
-    locator: Locator
-    way: tuple[Verdict, ...]
-    kept: bool
-    stage: str
-    reason: str
-    source: int = 0
-    """The number it is cited by; 0: it is no source."""
-
-    @property
-    def score(self) -> float:
-        """What it was found with, before any stage judged it."""
-        return self.way[0].score
-
-
-def fates(account: Account) -> list[Fate]:
-    """Every candidate once, in the order in which they were found."""
-    ways: dict[str, list[Verdict]] = {}
-    for verdict in account.verdicts:
-        ways.setdefault(verdict.chunk, []).append(verdict)
-    numbers = {chunk: source.number for source in reversed(read_sources(account)) for chunk in source.chunks}
-    best = sum(chunk in numbers or any(_is_late(verdict) for verdict in way) for chunk, way in ways.items())
-    return [
-        Fate(
-            chunk,
-            way[0].document,
-            way[0].locator,
-            tuple(way),
-            *_end(account, way, numbers.get(chunk, 0), best),
-            source=numbers.get(chunk, 0),
-        )
-        for chunk, way in ways.items()
-    ]
-
-
-def read_sources(account: Account) -> Sequence[Source]:
-    """What is read for the answer. Named files are the last sources; without a model, only passages of them are."""
-    files = 0 if account.model else sum(bool(file.text) for file in account.files)
-    return account.sources[: len(account.sources) - files]
-
-
-def _is_late(verdict: Verdict) -> bool:
-    """Whether only the best come so far."""
-    return verdict.stage in (Stage.GATE, Stage.WINDOW)
-
-
-def _end(account: Account, way: Sequence[Verdict], number: int, best: int) -> tuple[bool, str, str]:
-    """Kept or not, where that was decided, and why."""
-    last, dropped = way[-1], next((verdict for verdict in way if not verdict.kept), None)
-    if number and account.prompt is not None and all(source.number != number for source in account.prompt.sources):
-        no_room = any(name.startswith(f"source {number},") for name in account.prompt.left_out)
-        return False, PROMPT, "no room" if no_room else "no condensed statement stands on it"
-    if number and dropped is not None:
-        return True, PROMPT, f"all of its file is there, whatever {dropped.stage} said: {dropped.reason}"
-    if number:
-        return True, last.stage, last.reason
-    if dropped is not None:
-        return False, dropped.stage, dropped.reason
-    if last.stage == Stage.GATE:
-        return False, Stage.WINDOW, "replaced or removed since it was found"
-    return False, CUT, f"beyond the best {best:,}"
 
 
 # -- for people
@@ -295,25 +218,6 @@ def print_prompt(prompt: SuperPrompt, condensed: Condensed | None) -> None:
     print_facts("", (f"hidden characters taken out: {what}" for what in prompt.hidden))
 
 
-def statements_of(condensed: Condensed | None) -> list[str]:
-    """Every statement with its sources, under its heading."""
-    groups = (
-        ()
-        if condensed is None
-        else (
-            ("Facts", condensed.facts),
-            ("Constraints", condensed.constraints),
-            ("Open Issues", condensed.open_issues),
-        )
-    )
-    return [
-        line
-        for title, statements in groups
-        if statements
-        for line in (f"{title}:", *(f"- {each.text} {''.join(f'[{n}]' for n in each.sources)}" for each in statements))
-    ]
-
-
 def print_notes(notices: Iterable[str], *, reran: bool) -> None:
     """What a person should know besides."""
     again = ["the audit changed what is asked, so it was searched once more"] if reran else []
@@ -337,55 +241,3 @@ def print_usage(account: Account) -> None:
         cost = "price unknown" if usage.cost is None else f"${usage.cost:,.4f}"
         tokens = f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out"
         print_fact("model", f"{one_line(account.model)}: {count(usage.calls, 'call')}, {tokens}, {cost}")
-
-
-# -- for programs
-
-
-def why_json(account: Account) -> dict[str, Any]:
-    """The same as fields."""
-    shape, evidence, prompt = account.shape, account.evidence, account.prompt
-    return {
-        "question": account.question,
-        "shape": shape,
-        "files": [file_fields(file) for file in account.files],
-        "memory": account.memory,
-        "conflicts": account.conflicts,
-        "candidates": [_fate_fields(fate) for fate in fates(account)],
-        "evidence": None if evidence is None else evidence_fields(evidence),
-        "prompt": None if prompt is None else _prompt_fields(prompt, account.condensed),
-        "degraded": account.degraded,
-        "notices": account.notices,
-        "reran": account.reran,
-        "model": account.model,
-        "usage": usage_fields(account.usage),
-        "timings": {stage: round(spent, 3) for stage, spent in account.timings.items()},
-        "trace_id": account.trace_id,
-        "conversation": account.conversation,
-        "turn": account.turn,
-    }
-
-
-def _fate_fields(fate: Fate) -> dict[str, Any]:
-    return {
-        "chunk_id": fate.chunk,
-        "document": fate.name,
-        "locator": locator_fields(fate.locator),
-        "kept": fate.kept,
-        "stage": fate.stage,
-        "reason": fate.reason,
-        "source": fate.source or None,
-        "verdicts": [
-            {"stage": each.stage, "kept": each.kept, "reason": each.reason, "score": each.score} for each in fate.way
-        ],
-    }
-
-
-def _prompt_fields(prompt: SuperPrompt, condensed: Condensed | None) -> dict[str, Any]:
-    return {
-        "tokens": sum(section.tokens for section in prompt.sections),
-        "sections": [{"name": section.name, "tokens": section.tokens} for section in prompt.sections],
-        "condensed": statements_of(condensed),
-        "left_out": prompt.left_out,
-        "hidden": prompt.hidden,
-    }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from typing_extensions import TypedDict
 
 from ragforge.domain.answers import (
     Abstention,
@@ -14,18 +17,146 @@ from ragforge.domain.answers import (
     Event,
     Evidence,
     Prompted,
+    RemovedCitation,
     Result,
     RetrievalEvent,
     TokenEvent,
     UsageEvent,
 )
-from ragforge.domain.generation import Estimate, Usage
+from ragforge.domain.generation import Estimate, Message, Usage
 from ragforge.domain.prompts import InjectedFile, Shape, Source
-from ragforge.domain.retrieval import Verdict
-from ragforge.interfaces.cli.passages import locator_fields, passage_fields
+from ragforge.domain.retrieval import Degraded, Verdict
+from ragforge.interfaces.fields.passages import LocatorFields, PassageFields, locator_fields, passage_fields
 
 
-def answer_fields(result: Result) -> dict[str, Any]:
+class CitationFields(TypedDict):
+    marker: int
+    chunk_id: str
+    document: str
+    locator: LocatorFields
+    quote: str
+    document_id: str
+    start: int
+    end: int
+    """Where the marker stands in the answer's text."""
+    proved: bool
+    reason: str
+
+
+class SourceFields(TypedDict):
+    chunk_id: str
+    document: str
+    locator: LocatorFields
+    checksum: str
+    score: float
+    text: str
+    number: int
+    document_id: str
+    chunk_ids: tuple[str, ...]
+    tokens: int
+
+
+class ShapeFields(TypedDict):
+    standalone: str
+    """The question as it was searched for."""
+    rewritten: bool
+    intent: str
+
+
+class UsageFields(TypedDict):
+    input_tokens: int
+    output_tokens: int
+    calls: int
+    cost: float | None
+    """In US dollars; null where no price is known."""
+    seconds: float
+
+
+class EvidenceFields(TypedDict):
+    score: float
+    threshold: float
+    enough: bool
+    features: Mapping[str, float]
+
+
+class FileFields(TypedDict):
+    document_id: str
+    document: str
+    how: str
+    tokens: int
+    named_as: str
+    left_out: str
+
+
+class AnswerFields(ShapeFields):
+    """An answer with checked citations, or an abstention that says why; which of them, `kind` tells."""
+
+    kind: str
+    text: str
+    citations: list[CitationFields]
+    sources: list[SourceFields]
+    removed_citations: tuple[RemovedCitation, ...]
+    reason: str | None
+    suggestion: str | None
+    usage: UsageFields
+    trace_id: str
+    why: str | None
+    nearest: list[PassageFields]
+    quoted: bool
+    unproved: tuple[str, ...]
+    uncited: int
+    stripped: tuple[str, ...]
+    notices: tuple[str, ...]
+    degraded: tuple[Degraded, ...]
+    question: str
+    evidence: EvidenceFields | None
+    files: list[FileFields]
+    model: str | None
+    conversation: str | None
+    turn: int | None
+    timings: dict[str, float]
+    """In milliseconds, by stage."""
+
+
+class SectionFields(TypedDict):
+    name: str
+    tokens: int
+
+
+class EstimateFields(TypedDict):
+    model: str
+    input_tokens: int
+    output_tokens: int
+    window: int | None
+    fits: bool
+    cost: float | None
+
+
+class NoAnswerFields(TypedDict):
+    why: str
+    reason: str
+    suggestion: str
+
+
+class PromptFields(ShapeFields):
+    """What would be sent, byte for byte, and what it takes."""
+
+    messages: tuple[Message, ...]
+    sections: list[SectionFields]
+    estimate: EstimateFields | None
+    left_out: tuple[str, ...]
+    hidden: tuple[str, ...]
+    abstention: NoAnswerFields | None
+    """What would come back instead of sending it."""
+    sources: list[SourceFields]
+    usage: UsageFields
+    notices: tuple[str, ...]
+    degraded: tuple[Degraded, ...]
+    question: str
+    model: str | None
+
+
+def answer_fields(result: Result) -> AnswerFields:
     """What `ask --json` prints: the fields of the contract, then everything else that is known."""
     answer = result if isinstance(result, Answer) else None
     none = result if isinstance(result, Abstention) else None
@@ -35,7 +166,7 @@ def answer_fields(result: Result) -> dict[str, Any]:
         "text": result.text,
         "citations": [citation_fields(each) for each in answer.citations] if answer else [],
         "sources": [source_fields(each) for each in account.sources],
-        "removed_citations": answer.removed if answer else [],
+        "removed_citations": answer.removed if answer else (),
         "reason": none.reason if none else None,
         "suggestion": none.suggestion if none else None,
         "usage": usage_fields(account.usage),
@@ -43,9 +174,9 @@ def answer_fields(result: Result) -> dict[str, Any]:
         "why": none.why if none else None,
         "nearest": [passage_fields(each) for each in none.nearest] if none else [],
         "quoted": bool(answer and answer.quoted),
-        "unproved": answer.unproved if answer else [],
+        "unproved": answer.unproved if answer else (),
         "uncited": answer.uncited if answer else 0,
-        "stripped": answer.stripped if answer else [],
+        "stripped": answer.stripped if answer else (),
         "notices": account.notices,
         "degraded": account.degraded,
         "question": account.question,
@@ -59,7 +190,7 @@ def answer_fields(result: Result) -> dict[str, Any]:
     }
 
 
-def citation_fields(citation: Citation) -> dict[str, Any]:
+def citation_fields(citation: Citation) -> CitationFields:
     return {
         "marker": citation.marker,
         "chunk_id": citation.chunk,
@@ -74,7 +205,7 @@ def citation_fields(citation: Citation) -> dict[str, Any]:
     }
 
 
-def source_fields(source: Source) -> dict[str, Any]:
+def source_fields(source: Source) -> SourceFields:
     return {
         "chunk_id": source.chunk,
         "document": source.name,
@@ -89,11 +220,11 @@ def source_fields(source: Source) -> dict[str, Any]:
     }
 
 
-def shape_fields(shape: Shape) -> dict[str, Any]:
+def shape_fields(shape: Shape) -> ShapeFields:
     return {"standalone": shape.standalone, "rewritten": shape.rewritten, "intent": shape.intent}
 
 
-def usage_fields(usage: Usage) -> dict[str, Any]:
+def usage_fields(usage: Usage) -> UsageFields:
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -103,7 +234,7 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
     }
 
 
-def evidence_fields(evidence: Evidence) -> dict[str, Any]:
+def evidence_fields(evidence: Evidence) -> EvidenceFields:
     return {
         "score": evidence.score,
         "threshold": evidence.threshold,
@@ -112,7 +243,7 @@ def evidence_fields(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def file_fields(file: InjectedFile) -> dict[str, Any]:
+def file_fields(file: InjectedFile) -> FileFields:
     return {
         "document_id": file.document,
         "document": file.name,
@@ -164,7 +295,7 @@ def _verdict_fields(verdict: Verdict) -> dict[str, Any]:
 # -- a prompt
 
 
-def prompt_fields(prompted: Prompted) -> dict[str, Any]:
+def prompt_fields(prompted: Prompted) -> PromptFields:
     """What `prompt --json` prints: the messages as they would be sent, and what they take."""
     prompt, account, none = prompted.prompt, prompted.account, prompted.abstention
     return {
@@ -184,7 +315,7 @@ def prompt_fields(prompted: Prompted) -> dict[str, Any]:
     }
 
 
-def _estimate_fields(estimate: Estimate) -> dict[str, Any]:
+def _estimate_fields(estimate: Estimate) -> EstimateFields:
     return {
         "model": estimate.model,
         "input_tokens": estimate.input_tokens,

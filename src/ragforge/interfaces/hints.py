@@ -1,0 +1,50 @@
+"""Hints for callers who have no command line: errors name commands of ours, and these callers have others.
+
+A command that has its like over HTTP or among the tools is told by that name. What is left, such as a setting, a
+package or `ragforge reindex`, is for whoever runs the server; the caller can pass it on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ragforge.settings import SECTIONS
+
+_PROJECT = "/v1/projects/{project}"
+
+HTTP: Mapping[str, str] = {
+    "ragforge project ls": "GET /v1/projects",
+    "ragforge jobs ls": "GET /v1/jobs",
+    "ragforge ls": f"GET {_PROJECT}/files",
+    "ragforge on FILE": f'PATCH {_PROJECT}/files/{{file}} with {{"on": true}}',
+    "ragforge add FILE": f"POST {_PROJECT}/files",
+    "ragforge conversation ls": f"GET {_PROJECT}/conversations",
+    "ragforge log ls": f"GET {_PROJECT}/log",
+    "ragforge make ls": f"GET {_PROJECT}/artifacts",
+    r"ragforge make show (\S+) --out FILE": rf"GET {_PROJECT}/artifacts/\1",
+    "ragforge eval ls shows the sets and their runs": f"GET {_PROJECT}/questions shows the sets",
+    "ragforge eval ls": f"GET {_PROJECT}/evaluations",
+    r"ragforge eval run (\S+)": rf'POST {_PROJECT}/evaluations with {{"questions": "\1"}}',
+    "--judge-model": "`judge`",
+    "--(agent|answers|k|model)": r"`\1`",
+}
+"""What hints say to those at a terminal, as patterns, and the calls and fields that do the same."""
+
+TOOLS: Mapping[str, str] = {
+    "ragforge project ls": "list_projects",
+    "ragforge ls": "list_files",
+}
+
+_ELSEWHERE = re.compile(
+    r"ragforge [a-z]|(?<!curl )--[a-z]|\bpip install\b|\bragforge\.toml\b|\b[A-Z]+_[A-Z_]+\b"
+    rf"|\b(?:{'|'.join(SECTIONS)})\.[a-z_]+\b"
+)
+"""Commands, flags, packages, variables and settings: what is done where the server runs."""
+
+
+def told(hint: str, names: Mapping[str, str]) -> str:
+    """The hint in the words of an interface."""
+    for said, name in names.items():
+        hint = re.sub(rf"(?<![\w-]){said}(?![\w-])", name, hint)
+    return f"whoever runs the server can help: {hint}" if _ELSEWHERE.search(hint) else hint

@@ -1,0 +1,1 @@
+"""The HTTP server: parse, authorise, call Ragforge, format."""

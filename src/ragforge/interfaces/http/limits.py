@@ -1,0 +1,130 @@
+"""How much each key may use: requests a minute and at once, tokens and money a day."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+
+from ragforge.domain.access import Action, KeyLimits, Principal
+from ragforge.domain.records import Spent
+from ragforge.errors import OverLimit
+from ragforge.operate.budget import require_left
+
+_MINUTE = 60.0
+_BELIEVED_SECONDS = 1.0
+_SPENDS = frozenset({Action.ASK, Action.WRITE})
+
+Used = Callable[[Principal], tuple[Spent, timedelta]]
+"""What somebody used today, and how long this day still is: asked in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Day:
+    """What a key had used when it was last looked up."""
+
+    seen: float
+    used: Spent
+    left: timedelta
+
+
+class Limits:
+    """Counts in the event loop's thread alone, so it needs no lock. The owner of a workspace has none.
+
+    Each of several processes sees its own requests only, and gives out its `share` of what a key may have.
+    """
+
+    def __init__(
+        self, used: Used, *, usual: int = 0, share: float = 1.0, tick: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._used = used
+        self._usual = usual
+        """Requests at once of a key that names no number; open streams not counted."""
+        self._share = share
+        self._tick = tick
+        self._at_work: Counter[str] = Counter()
+        self._buckets: dict[str, tuple[float, float]] = {}
+        self._days: dict[str, _Day] = {}
+        self._lookups = CapacityLimiter(1)
+
+    @asynccontextmanager
+    async def holding(self, principal: Principal, action: Action) -> AsyncIterator[Callable[[], None]]:
+        """While a request of theirs is worked on. What this yields is called when its answer streams."""
+        if principal.key is None:
+            yield _nothing
+            return
+        limits = principal.key.limits
+        at_once = self._part(limits.concurrent) or self._usual
+        if at_once and self._at_work[principal.id] >= at_once:
+            raise OverLimit(
+                f"this key may have {_requests(limits.concurrent or self._usual)} at once",
+                hint="wait until one has ended",
+                retry_after=1.0,
+            )
+        self._spend_request(principal.id, limits.requests_per_minute)
+        self._at_work[principal.id] += 1
+        with ExitStack() as held:
+            held.callback(self._leave, principal.id)
+            if action in _SPENDS:
+                await self._check_day(principal, limits)
+            yield _nothing if limits.concurrent else held.close
+
+    def _leave(self, id: str) -> None:
+        self._at_work[id] -= 1
+        if not self._at_work[id]:
+            del self._at_work[id]
+
+    async def again(self, principal: Principal, action: Action) -> None:
+        """One more request over a connection that is held already."""
+        if principal.key is None:
+            return
+        self._spend_request(principal.id, principal.key.limits.requests_per_minute)
+        if action in _SPENDS:
+            await self._check_day(principal, principal.key.limits)
+
+    def _part(self, limit: int) -> int:
+        """Of a limit, what this process may give; none stays none."""
+        return max(1, int(limit * self._share)) if limit else 0
+
+    def _spend_request(self, id: str, given: int) -> None:
+        """A bucket that fills evenly: a minute's worth may come at once, then it is one by one."""
+        if not (per_minute := self._part(given)):
+            return
+        now = self._tick()
+        full, seen = self._buckets.get(id, (float(per_minute), now))
+        full = min(float(per_minute), full + (now - seen) * per_minute / _MINUTE)
+        if full < 1:
+            self._buckets[id] = (full, now)
+            wait = (1 - full) * _MINUTE / per_minute
+            raise OverLimit(
+                f"this key may send {_requests(given)} a minute", hint=f"wait {wait:.0f} s", retry_after=wait
+            )
+        self._buckets[id] = (full - 1, now)
+
+    async def _check_day(self, principal: Principal, limits: KeyLimits) -> None:
+        """Refuse what may cost something once the day's share is used up, as far as is known here.
+
+        Who asks a model is held to it more closely, by the `Budget`.
+        """
+        if not limits.bound_a_day:
+            return
+        day = self._days.get(principal.id)
+        now = self._tick()
+        if day is None or now - day.seen > min(_BELIEVED_SECONDS, day.left.total_seconds()):
+            used, left = await anyio.to_thread.run_sync(self._used, principal, limiter=self._lookups)
+            day = self._days[principal.id] = _Day(now, used, left)
+        require_left(limits, day.used, day.left)
+
+
+def _requests(number: int) -> str:
+    return f"{number} request{'' if number == 1 else 's'}"
+
+
+def _nothing() -> None:
+    """Nothing changes."""

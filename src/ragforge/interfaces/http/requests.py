@@ -1,0 +1,355 @@
+"""What the routes take. A field that is not named here is refused: it may be a misspelled one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+from ragforge.domain.access import Clearance
+from ragforge.domain.conversation import Turn
+from ragforge.domain.library import Labels
+from ragforge.domain.retrieval import MOST_PASSAGES, Filters, Tuning
+from ragforge.domain.strategy import Strategy
+from ragforge.domain.tokens import estimated_tokens
+from ragforge.errors import UserError
+
+Question = Annotated[str, Field(min_length=1, max_length=100_000)]
+Confidentiality = Literal["public", "internal", "confidential", "restricted"]
+Word = Annotated[str, Field(max_length=1_000)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Candidates = Annotated[int, Field(ge=1, le=1_000)]
+Explained = Annotated[int, Field(ge=1, le=200)]
+Size = Annotated[int, Field(ge=1, le=1_000_000)]
+Tag = Annotated[str, Field(min_length=1, max_length=100)]
+Stage = Literal["memory", "shape", "inject", "gate", "condense"]
+
+_MOST_FIELDS = 100
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_few_fields(cls, sent: Any) -> Any:
+        """Each field that is not known would be told, which takes a while for a million of them."""
+        if isinstance(sent, dict) and len(sent) > _MOST_FIELDS:
+            raise ValueError(f"more than {_MOST_FIELDS} fields")
+        return sent
+
+
+class FilterFields(Body):
+    """Which files may be found. What is left out does not restrict; several values mean any of them."""
+
+    files: Annotated[list[Word], Field(max_length=1_000)] = []
+    """Ids, names, or ends of paths."""
+    source_types: Annotated[list[Word], Field(max_length=100)] = []
+    tags: Annotated[list[Word], Field(max_length=100)] = []
+    agent: Word = ""
+    max_confidentiality: Confidentiality | None = None
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+
+    def record(self) -> Filters:
+        return Filters(
+            documents=tuple(self.files),
+            source_types=tuple(self.source_types),
+            tags=tuple(self.tags),
+            agent=self.agent,
+            confidentiality=None if self.max_confidentiality is None else Clearance[self.max_confidentiality.upper()],
+            since=self.since,
+            until=self.until,
+        )
+
+
+class TuningFields(Body):
+    """How passages are found, where that differs from the settings."""
+
+    k: Annotated[int, Field(ge=1, le=MOST_PASSAGES)] | None = None
+    keyword_candidates: Candidates | None = None
+    vector_candidates: Candidates | None = None
+    fusion: Literal["weighted", "rrf"] | None = None
+    alpha: Share | None = None
+    reranker: Word | None = None
+    rerank_candidates: Candidates | None = None
+    duplicates: Share | None = None
+    context_tokens: Annotated[int, Field(ge=1, le=200_000)] | None = None
+
+    def tuned(self, usual: Tuning) -> Tuning:
+        return replace(usual, **self.changes())
+
+    def changes(self) -> dict[str, Any]:
+        names = TuningFields.model_fields.keys()
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class SearchRequest(TuningFields):
+    question: Question
+    filters: FilterFields = FilterFields()
+    context: bool = False
+    """Also the passages in the order and width in which a model would read them."""
+    fresh: bool = False
+    """Search anew, even if the same was just asked."""
+
+
+# -- questions
+
+
+class ExplainedTuning(TuningFields):
+    """With fewer candidates than a search may have: all of them are told."""
+
+    keyword_candidates: Explained | None = None
+    vector_candidates: Explained | None = None
+
+
+class ReplayFields(ExplainedTuning):
+    """Settings to compare with; those that are left out are as asked."""
+
+    label: Word = ""
+
+
+class ExplainRequest(ExplainedTuning):
+    question: Question
+    filters: FilterFields = FilterFields()
+    conversation: Word = ""
+    """As the next question of this one: its id, or `last`."""
+    model: Word = ""
+    """Let this model judge and condense, which may cost. Without one, rules do."""
+    replays: Annotated[list[ReplayFields], Field(max_length=5, fail_fast=True)] = []
+
+
+class PastTurn(Body):
+    """A question and its answer, of a conversation that is kept elsewhere."""
+
+    question: Annotated[str, Field(max_length=100_000)]
+    answer: Annotated[str, Field(max_length=1_000_000)]
+
+    def record(self, now: datetime) -> Turn:
+        tokens = estimated_tokens(f"{self.question}\n{self.answer}")
+        return Turn(uuid4().hex, "", 1, self.question, self.answer, now, tokens=tokens)
+
+
+class PromptRequest(TuningFields):
+    question: Question
+    model: Word = ""
+    """A profile (`cheap`, `balanced`, `premium`), a model of the settings, or `offline`; admins may name any model."""
+    agent: Word = ""
+    """Whose persona, profile and sampling to use, and whose files to search: this agent's, and everyone's."""
+    conversation: Word = ""
+    """Its id, or `last`: follow-ups are understood, and the turn is remembered."""
+    history: Annotated[list[PastTurn], Field(max_length=1_000, fail_fast=True)] = []
+    """Turns that you keep yourself, oldest first; after those of the conversation or instead."""
+    lock: bool = False
+    """Exact File Lock: only the files that the question names."""
+    stages: Annotated[list[Stage], Field(max_length=10)] | None = None
+    strictness: Share | None = None
+    filters: FilterFields = FilterFields()
+    system: Annotated[str, Field(max_length=100_000)] = ""
+    """More instructions, beside the persona."""
+    output: Annotated[str, Field(max_length=10_000)] = ""
+    """What the answer should look like, in words."""
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    stop: Annotated[list[Annotated[str, Field(min_length=1, max_length=1_000)]], Field(max_length=16)] = []
+
+    def turns(self) -> tuple[Turn, ...]:
+        now = datetime.now(UTC)
+        return tuple(
+            Turn(
+                uuid4().hex,
+                "",
+                1,
+                turn.question,
+                turn.answer,
+                now,
+                tokens=estimated_tokens(turn.question + turn.answer),
+            )
+            for turn in self.history
+        )
+
+    def tuned_for_answer(self, usual: Tuning) -> Tuning:
+        """For an answer, those passages count that it stands on."""
+        tuning = self.tuned(replace(usual, k=usual.context_chunks))
+        return replace(tuning, context_chunks=tuning.k)
+
+
+class PromptToSend(Body):
+    """What `prompt` answered, to be sent as it is or with other texts."""
+
+    token: Annotated[str, Field(max_length=4_000_000)]
+    texts: Annotated[list[Annotated[str, Field(max_length=4_000_000)]], Field(max_length=100)] | None = None
+    """One for each message, sent as they are; null: those of the prompt."""
+
+
+class AskRequest(PromptRequest):
+    ephemeral: bool = False
+    """Nothing is kept: no turn, no line in the log."""
+    prompt: PromptToSend | None = None
+
+
+class AskMessage(AskRequest):
+    """A question over a WebSocket."""
+
+    type: Literal["ask"]
+    id: Word = ""
+    """Yours; every event of the answer brings it back as `for`."""
+    remember: bool = False
+    """Begin a conversation with this question, in which those after it go on."""
+
+
+class CancelMessage(Body):
+    """Stop the answer that is being written."""
+
+    type: Literal["cancel"]
+
+
+class ResumeMessage(Body):
+    """Go on with a stream after the event of this number."""
+
+    type: Literal["resume"]
+    stream: Word
+    after: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
+
+
+ChatMessage = Annotated[AskMessage | CancelMessage | ResumeMessage, Field(discriminator="type")]
+
+
+# -- memory, the log, evaluation, documents that are made
+
+
+class ConversationRequest(Body):
+    title: Annotated[str, Field(max_length=1_000)] = ""
+
+
+class TurnChange(Body):
+    importance: Share
+    """1: remembered however old it is."""
+
+
+class FeedbackRequest(Body):
+    good: bool
+    note: Annotated[str, Field(max_length=10_000)] = ""
+    expected: Annotated[list[Word], Field(max_length=100)] = []
+    """Of a bad answer the files that hold the right one, by id, name or path."""
+
+
+class QuestionFields(Body):
+    """A question, and what a good search finds for it."""
+
+    question: Question
+    id: Annotated[str, Field(min_length=1, max_length=1_000)] | None = None
+    """Left out: one that its words give."""
+    documents: Annotated[list[Word], Field(max_length=1_000)] = []
+    """By id, name or path. An empty list says that there is no answer."""
+    grades: Annotated[dict[str, Annotated[float, Field(ge=0, le=1_000_000)]], Field(max_length=1_000)] = {}
+    """How relevant documents are, where some are more than others."""
+    doc_ids: Annotated[list[Word], Field(max_length=1_000)] = []
+    """The same as `documents`; of a question without an answer, what it only seems to be answered by."""
+    chunks: Annotated[list[Word], Field(max_length=1_000)] = []
+    """Ids, where a document is too coarse."""
+    answers: Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(max_length=100)] = []
+    """Words that a right answer holds; any of them is enough."""
+    answerable: bool = True
+
+
+class QuestionsRequest(Body):
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    questions: Annotated[list[QuestionFields], Field(min_length=1, max_length=100_000, fail_fast=True)]
+
+
+class EvaluationRequest(TuningFields):
+    questions: Word
+    """The name of a set."""
+    label: Word = ""
+    answers: bool = False
+    """Ask every question too, not only search."""
+    model: Word = ""
+    judge: Word | None = None
+    """The model or profile that judges the answers; empty: the profile `premium`, or who answers. Null: none."""
+
+
+class ArtifactRequest(Body):
+    kind: Word
+    """Such as blueprint, pdr, workflow, build-plan."""
+    brief: Annotated[str, Field(max_length=100_000)] = ""
+    title: Word = ""
+    agent: Word = ""
+    model: Word = ""
+
+
+# -- projects and files
+
+
+class SplitFields(Body):
+    """How texts are split. Another strategy starts from its own sizes."""
+
+    name: Literal["sections", "chars", "tokens"] | None = None
+    leaf_min: Size | None = None
+    leaf_max: Size | None = None
+    section_min: Size | None = None
+    parent_min: Size | None = None
+    parent_max: Size | None = None
+    window_min: Size | None = None
+    window_max: Size | None = None
+    overlap_min: Size | None = None
+    overlap_max: Size | None = None
+
+    def record(self, usual: Strategy) -> Strategy:
+        start = usual if self.name in (None, usual.name) else Strategy(name=self.name)
+        try:
+            return replace(start, **self.model_dump(exclude_none=True))
+        except ValueError as problem:
+            raise UserError(str(problem), hint="give several sizes to move them together") from problem
+
+
+class ProjectRequest(Body):
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+    strategy: SplitFields | None = None
+    embedder: Word | None = None
+
+
+class ProjectChange(Body):
+    name: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class ReindexRequest(Body):
+    strategy: SplitFields | None = None
+    embedder: Word | None = None
+
+
+class TextRequest(Body):
+    text: str
+
+
+class UploadFields(Body):
+    """What is said of files that are sent."""
+
+    source_type: Annotated[str, Field(min_length=1, max_length=100)] = "document"
+    tags: Annotated[list[Tag], Field(max_length=100)] = []
+    confidentiality: Confidentiality | None = None
+
+    def record(self, clearance: Clearance) -> Labels:
+        """As somebody with this clearance says it."""
+        said, usual = self.confidentiality, Labels.unsaid(clearance).confidentiality
+        return Labels(self.source_type, tuple(self.tags), usual if said is None else Clearance[said.upper()])
+
+
+class FileChange(Body):
+    """What is left out stays as it is."""
+
+    on: bool | None = None
+    source_type: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    tags: Annotated[list[Tag], Field(max_length=100)] | None = None
+    confidentiality: Confidentiality | None = None
+
+    def labels(self) -> dict[str, Any]:
+        secrecy = self.confidentiality
+        return {
+            "source_type": self.source_type,
+            "tags": self.tags,
+            "confidentiality": None if secrecy is None else Clearance[secrecy.upper()],
+        }

@@ -1,0 +1,43 @@
+"""The routes, by what they are about."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from ragforge.interfaces.http import reference
+from ragforge.interfaces.http.routes import (
+    artifacts,
+    chat,
+    evaluations,
+    files,
+    health,
+    jobs,
+    log,
+    mcp,
+    memory,
+    openai,
+    projects,
+    questions,
+    streams,
+    texts,
+    writers,
+)
+
+ROUTERS: tuple[APIRouter, ...] = (
+    health.router,
+    projects.router,
+    texts.router,
+    files.router,
+    jobs.router,
+    questions.router,
+    chat.router,
+    streams.router,
+    memory.router,
+    artifacts.router,
+    writers.router,
+    log.router,
+    evaluations.router,
+    openai.router,
+    mcp.router,
+    reference.router,
+)

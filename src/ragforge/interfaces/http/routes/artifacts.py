@@ -1,0 +1,75 @@
+"""Documents that were made from a project: read, download, make and remove them."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import anyio.to_thread
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from ragforge.domain.library import Job
+from ragforge.domain.records import Artifact
+from ragforge.interfaces.http.asking import check_model
+from ragforge.interfaces.http.caller import Called
+from ragforge.interfaces.http.errors import ERRORS
+from ragforge.interfaces.http.pages import Paged
+from ragforge.interfaces.http.requests import ArtifactRequest
+from ragforge.interfaces.http.shapes import page_of, shape
+from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Wait, answered
+
+router = APIRouter(prefix="/v1/projects/{project}/artifacts", tags=["documents made"], responses=ERRORS)
+
+_MEDIA = {
+    "md": "text/markdown; charset=utf-8",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+}
+
+
+@router.get("", response_model=page_of(Artifact))
+def artifacts(project: str, caller: Called, paging: Paged) -> Response:
+    """The documents that were made and kept, newest first."""
+    return caller.shown(paging.page(caller.forge.artifacts(project=project)))
+
+
+@router.post("", response_model=shape(Job), responses=ACCEPTED)
+async def make(
+    project: str, asked: ArtifactRequest, caller: Called, wait: Wait = 0, idempotency_key: IdempotencyKey = ""
+) -> Response:
+    """Make a document by its outline, section by section, each from passages it cites; the job's result names it."""
+
+    def enqueue() -> Job:
+        check_model(caller, asked.model)
+        payload = asked.model_dump()
+        caller.forge.making(project=project, **payload)  # nothing begins yet; what cannot be made is told now
+        return caller.forge.enqueue("make", payload, project=project, key=idempotency_key)
+
+    return await answered(caller, [await anyio.to_thread.run_sync(enqueue)], wait)
+
+
+@router.get(
+    "/{artifact}",
+    response_model=shape(Artifact),
+    responses={200: {"content": {media.split(";")[0]: {} for media in _MEDIA.values()}}},
+)
+def artifact(project: str, artifact: str, caller: Called, format: Literal["json", "md", "docx"] = "json") -> Response:
+    """One made document by its id, the beginning of it, or `last`; with `format` as Markdown or for Word."""
+    found = caller.forge.artifact(artifact, project=project)
+    if format == "json":
+        return caller.shown(found)
+    name = re.sub(r"[^A-Za-z0-9-]+", "-", f"{found.kind}-{found.id[:8]}")
+    headers = {
+        "Content-Disposition": f'attachment; filename="{name}.{format}"',
+        "X-Content-Type-Options": "nosniff",
+        "Content-Security-Policy": "sandbox",
+    }
+    return Response(caller.forge.rendered(found, f".{format}"), 200, headers, _MEDIA[format])
+
+
+@router.delete("/{artifact}", response_model=shape(Artifact))
+def remove(project: str, artifact: str, caller: Called) -> Response:
+    """Delete a made document for good; what it was comes back."""
+    known = caller.forge.artifact(artifact, project=project)
+    (removed,) = caller.forge.remove_artifacts([known.id], project=project)
+    return caller.shown(removed)

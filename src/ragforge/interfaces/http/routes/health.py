@@ -1,0 +1,98 @@
+"""For whoever watches over the server: whether it lives, whether it can work, and its numbers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from typing_extensions import TypedDict
+
+from ragforge.app import Ragforge
+from ragforge.domain.library import Finding
+from ragforge.interfaces.http.caller import json_response
+from ragforge.interfaces.http.errors import ERRORS
+from ragforge.interfaces.http.metrics import CONTENT_TYPE, Metrics
+from ragforge.interfaces.http.workers import Place, asked_of_others, is_relayed
+
+router = APIRouter(tags=["operation"])
+
+_BELIEVED_SECONDS = 1.0
+_ALIVE = b'{"status":"alive"}'
+_PASSED_ON = ("authorization", "x-api-key", "host", "x-request-id")
+
+
+class Alive(TypedDict):
+    status: str
+
+
+class Part(TypedDict):
+    ok: bool
+    why: str
+
+
+class Ready(TypedDict):
+    ready: bool
+    parts: dict[str, Part]
+
+
+class Health:
+    """Looks at the parts of the server, in threads that no request can take, at most once a second."""
+
+    def __init__(self, forge: Ragforge, metrics: Metrics, place: Place, workers_alive: Callable[[], bool]) -> None:
+        """`workers_alive`: whether the threads that take files in are there."""
+        self._forge = forge
+        self._metrics = metrics
+        self._place = place
+        self._looking, self._counting = CapacityLimiter(1), CapacityLimiter(1)
+        self._looked, self._found = -_BELIEVED_SECONDS, Ready(ready=False, parts={})
+        self._workers_alive = workers_alive
+
+    async def ready(self) -> Ready:
+        return await anyio.to_thread.run_sync(self._ready, limiter=self._looking)
+
+    async def metrics(self, request: Request) -> str:
+        """Of all workers. One that is asked by another tells of itself alone."""
+        if is_relayed(request.scope):
+            return await anyio.to_thread.run_sync(self._metrics.own_page, limiter=self._counting)
+        headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        others = await asked_of_others(self._place, "/metrics", headers)
+        page = partial(self._metrics.page, self._place.number, others)
+        return await anyio.to_thread.run_sync(page, limiter=self._counting)
+
+    def _ready(self) -> Ready:
+        now = time.monotonic()
+        if now - self._looked >= _BELIEVED_SECONDS:
+            alive = self._workers_alive()
+            workers = Finding("workers", alive, "" if alive else "the threads that take files in have ended")
+            found = [*self._forge.ready(), workers]
+            parts = {part.subject: Part(ok=part.ok, why=part.detail) for part in found}
+            self._found = Ready(ready=all(part.ok for part in found), parts=parts)
+            self._looked = time.monotonic()
+        return self._found
+
+
+@router.get("/healthz", response_model=Alive)
+async def healthz() -> Response:
+    """Whether the server lives: it touches nothing, and waits for nothing."""
+    return Response(_ALIVE, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+@router.get("/readyz", response_model=Ready, responses={503: {"model": Ready, "description": "A part is missing"}})
+async def readyz(request: Request) -> Response:
+    """Whether the server can work, and if not, which part is missing."""
+    health: Health = request.app.state.health
+    found = await health.ready()
+    return json_response(found, 200 if found["ready"] else 503, {"Cache_Control": "no-store"})
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses=ERRORS)
+async def metrics(request: Request) -> Response:
+    """The numbers of the server, in the format of Prometheus."""
+    health: Health = request.app.state.health
+    return Response(await health.metrics(request), media_type=CONTENT_TYPE)
