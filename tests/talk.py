@@ -100,6 +100,7 @@ def talk(
     clock = ManualClock()
     monkeypatch.setattr("ragforge.build.utc_now", clock)
     monkeypatch.setattr("ragforge.app.utc_now", clock)
+    monkeypatch.setattr("ragforge.wired.utc_now", clock)
     with ModelServer() as served:
         given = {
             "model__name": "openai-compatible:stub",

@@ -120,7 +120,7 @@ def test_R2_who_writes_a_code_gets_the_passages_that_hold_it(
         assert [v.reason for v in _fused(found) if v.chunk == first.chunk] == ["holds a code of the question"]
         assert [passage.score for passage in found.passages] == sorted((p.score for p in found.passages), reverse=True)
         (folder / "new.md").write_text("A new sheet on L-2511 that the indexes have not seen.")
-        forge._follow.catch_up = lambda *_, **__: True  # type: ignore[method-assign]
+        forge._flows.follow.catch_up = lambda *_, **__: True  # type: ignore[method-assign]
         forge.add(folder / "new.md", project="p")
         assert set(names(forge.search(question, project="p", vector=meaning, tuning=ask))[:2]) == {"2511.md", "new.md"}
 

@@ -66,7 +66,7 @@ def test_R6_an_index_that_is_gone_is_said_and_built_anew(forge: Ragforge, name: 
     (missing,) = found.degraded
     assert missing.part == part and "being built anew" in missing.message
     assert found.passages and all(set(passage.ranks) == {left} for passage in found.passages)
-    forge._follow.finish()
+    forge._flows.follow.finish()
     again = forge.search("Page 7", project="p", fresh=True)
     assert again.degraded == () and again.passages == whole.passages
     assert faults(forge) == []

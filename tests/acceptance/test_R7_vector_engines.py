@@ -48,7 +48,7 @@ def test_R7_every_engine_gives_the_same_answers_and_a_change_of_engine_embeds_no
         embedder.texts.clear()
     with open_forge(workspace, embedder, **engine) as forge:
         forge.search(QUESTION, project="p")
-        forge._follow.finish()
+        forge._flows.follow.finish()
         assert ask(forge) == expected
         assert ask(forge, some) == expected_of_some and len(expected_of_some) == 5
         assert set(embedder.texts) == {QUESTION}

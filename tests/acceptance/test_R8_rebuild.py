@@ -109,7 +109,7 @@ def test_R8_corrupted_files_are_noticed_said_and_healed(swift_path: Path) -> Non
             found = forge.search(QUESTIONS[0], project="p", fresh=True)
             degraded += bool(found.degraded)
             assert found.degraded or [p.chunk for p in found.passages] == before[0]
-            forge._follow.finish()
+            forge._flows.follow.finish()
             again = forge.search(QUESTIONS[0], project="p", fresh=True)
             assert again.degraded == () and [p.chunk for p in again.passages] == before[0]
         assert tops(forge) == before and embedder.calls == calls and degraded > mutations // 3

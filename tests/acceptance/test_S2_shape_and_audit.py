@@ -68,7 +68,7 @@ def forge(server: ModelServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @contextmanager
 def watched(forge: Ragforge) -> Iterator[Watched]:
-    flow = forge._ask_flow
+    flow = forge._flows.ask
     search = flow._search
     spy = Watched(search)
     flow._search = spy  # type: ignore[assignment]

@@ -15,8 +15,8 @@ from ragforge.domain.answers import Account, Answer, DecisionEvent, DoneEvent
 from ragforge.domain.retrieval import Stage, Tuning
 from ragforge.errors import ProviderError
 from ragforge.interfaces.cli.main import main
-from ragforge.interfaces.cli.output import json_text
-from ragforge.interfaces.cli.why import CUT, PROMPT, why_json
+from ragforge.interfaces.fields.explained import CUT, PROMPT, why_fields
+from ragforge.interfaces.records import json_text
 from ragforge.testing.model_server import SERVER_ERROR, ModelServer
 from tests.forge import open_forge, places_of
 
@@ -70,7 +70,7 @@ def opened(workspace: Path, served: ModelServer, **settings: object) -> Ragforge
 
 def told_of(account: Account) -> list[dict[str, Any]]:
     """The candidates as a program gets them."""
-    candidates: list[dict[str, Any]] = json.loads(json_text(why_json(account)))["candidates"]
+    candidates: list[dict[str, Any]] = json.loads(json_text(why_fields(account)))["candidates"]
     return candidates
 
 

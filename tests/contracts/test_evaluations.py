@@ -140,7 +140,8 @@ def test_a_lower_clearance_sees_nothing_of_what_is_above_it(shelf: Shelf) -> Non
     nothing = FoundPassage("", "", 0.0)
     for seen, stored in ((one, first), (two, second)):
         assert seen.found == (replace(found[0], name="a.md"), nothing, nothing)
-        assert replace(seen, found=found, wanted=stored.wanted) == stored
+        assert replace(seen, found=found, wanted=stored.wanted, text=stored.text) == stored
+        assert seen.text == "", "a question may tell what its documents tell"
     assert one.wanted == (by_document[0], *[Wanted("", 1.0, None)] * 3)
     assert two.wanted == (by_chunk[0], *[Wanted("", 2.0, None)] * 2)
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,10 +20,12 @@ from typing import Any
 import pytest
 import typer
 
+from ragforge import Ragforge
 from ragforge.domain.documents import Parsed
 from ragforge.ingest.parse import registry
 from ragforge.interfaces.cli.main import build, main
 from ragforge.testing.postgres import TemporaryPostgres
+from tests.serving import serving
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "src" / "ragforge" / "samples"
@@ -35,6 +38,8 @@ PAGES = sorted(
 HOME = "/home/you"
 COPIES_SAMPLES = "cp -r src/ragforge/samples documents"
 PULLS_MODEL = "ragforge models pull minilm"
+ADDRESS = "http://127.0.0.1:8600"
+"""Where a server listens unless told otherwise; here it takes a free port."""
 DATABASE = "postgresql://ragforge@localhost/ragforge"
 MOST_NOT_RUN = 10
 
@@ -93,14 +98,20 @@ class Reader:
         self.page = page
         self.names: dict[str, Any] = {"__name__": "__documentation__"}
         self.code = 0
+        self.address = ADDRESS
+        """Where the server really is that the page has started."""
 
     def follow(self) -> None:
+        with ExitStack() as self.running:
+            self.follow_blocks()
+
+    def follow_blocks(self) -> None:
         for block in blocks(self.page):
             where = f"{self.page.relative_to(ROOT)}:{block.line}"
             if block.not_run:
                 continue
             if block.language == "python":
-                exec(compile(block.body, where, "exec"), self.names)
+                exec(compile(block.body.replace(ADDRESS, self.address), where, "exec"), self.names)
             elif block.language in ("console", "sh"):
                 for step in steps(block):
                     self.do(step, where)
@@ -114,11 +125,16 @@ class Reader:
             return
         self.expect(0, where)
         words = shlex.split(step.command)
-        if words[0] != "ragforge":
-            done = subprocess.run(step.command, shell=True, cwd=self.folder, capture_output=True, text=True)
-            assert done.returncode == 0, f"{where}: {step.command}: {done.stderr}"
+        if words[0] == "curl":
+            output = self.called(step.command, where).replace(self.address, ADDRESS)
+        elif words[0] != "ragforge":
+            self.called(step.command, where)
             return
-        self.code, output = run(words[1:])
+        elif words[1] == "serve":
+            self.address = self.running.enter_context(serving(self.running.enter_context(Ragforge.open())))
+            return
+        else:
+            self.code, output = run(words[1:])
         actual = output.replace(str(self.folder), HOME).splitlines()
         for line in step.shown:
             pattern = as_pattern(line)
@@ -126,6 +142,13 @@ class Reader:
                 f"{where}: {step.command}\nnot shown: {line}\nbut:\n{output}"
             )
         self.output = output
+
+    def called(self, command: str, where: str) -> str:
+        """What another program prints."""
+        command = command.replace(ADDRESS, self.address)
+        done = subprocess.run(command, shell=True, cwd=self.folder, capture_output=True, text=True)
+        assert done.returncode == 0, f"{where}: {command}: {done.stderr}"
+        return done.stdout
 
     def expect(self, code: int, where: str) -> None:
         assert self.code == code, f"{where}: exit code {self.code}\n{self.output}"

@@ -87,7 +87,7 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
         pytest.skip("no file system can be mounted here")
     docs = fill(tmp_path / "docs", 250, 30)
     result = in_small_disk(disk, "fill_the_disk", "size=16m")
-    assert result["full"] == "the disk is full; nothing was lost|free some space and run the command again"
+    assert result["full"] == "the disk is full; nothing was lost|free some space and try again"
     assert isinstance(result["acknowledged"], int) and 0 < result["acknowledged"] < len(docs)
     assert (result["lost"], result["faults"], result["failed"]) == ([], [], 0)
     assert result["files"] == len(docs)

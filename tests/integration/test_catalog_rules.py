@@ -18,11 +18,13 @@ from ragforge.adapters.catalog.conversations import SqlConversations
 from ragforge.adapters.catalog.documents import SqlDocuments
 from ragforge.adapters.catalog.embeddings import SqlEmbeddings
 from ragforge.adapters.catalog.jobs import SqlJobs
+from ragforge.adapters.catalog.keys import SqlAccessKeys
 from ragforge.adapters.catalog.projects import SqlProjects
 from ragforge.adapters.catalog.querylog import SqlQueryLog
 from ragforge.adapters.catalog.texts import SqlProjectTexts
 from ragforge.operate.access import owner
 from ragforge.ports import (
+    AccessKeys,
     Artifacts,
     Changes,
     Conversations,
@@ -71,6 +73,7 @@ PARTS: list[tuple[type, type]] = [
     (SqlProjectTexts, ProjectTexts),
     (SqlQueryLog, QueryLog),
     (SqlArtifacts, Artifacts),
+    (SqlAccessKeys, AccessKeys),
 ]
 
 

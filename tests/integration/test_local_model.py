@@ -18,6 +18,7 @@ from ragforge.adapters.models.pydantic_ai import ServedModel
 from ragforge.domain.answers import Answer, DoneEvent, TokenEvent
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.generation import Message, Role, Sampling, Usage
+from ragforge.domain.pending import waited
 from ragforge.testing.contracts.models import TEXTS
 from tests.forge import open_forge
 from tests.served import add_files
@@ -86,7 +87,7 @@ def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
 def test_it_writes(model: ServedModel, url: str) -> None:
     """What it says is not worth much at this size; that all of it arrives can be told from its tokens."""
     question = [Message(Role.USER, "What is the capital of France?")]
-    *pieces, usage = model.stream(question, Sampling(0.0, 24), "request-1", Cancel(60))
+    *pieces, usage = waited(model.stream(question, Sampling(0.0, 24), "request-1", Cancel(60)))
     assert len(pieces) > 1
     assert isinstance(usage, Usage)
     written = len(post(f"{url}/tokenize", {"content": "".join(map(str, pieces))})["tokens"])
@@ -97,7 +98,7 @@ def test_it_writes(model: ServedModel, url: str) -> None:
 
 def test_an_answer_that_was_cut_says_so(model: ServedModel) -> None:
     question = [Message(Role.USER, "Count from one to one hundred.")]
-    *_, usage = model.stream(question, Sampling(0.0, 4), "request-2", Cancel(60))
+    *_, usage = waited(model.stream(question, Sampling(0.0, 4), "request-2", Cancel(60)))
     assert isinstance(usage, Usage)
     assert usage.cut
 

@@ -99,14 +99,14 @@ def test_a_file_is_found_before_any_index_has_it(swift_path: Path) -> None:
     """The catalog's commit is what counts: here no index follows at all."""
     with open_forge(swift_path / "workspace") as forge:
         forge.add(fill(swift_path / "docs", 10), project="p")
-        forge._follow.catch_up = lambda *_, **__: True  # type: ignore[method-assign]
+        forge._flows.follow.catch_up = lambda *_, **__: True  # type: ignore[method-assign]
         (swift_path / "new.md").write_text("# New\n\nThe wobbegong sleeps in the harbour.\n")
         forge.add(swift_path / "new.md", project="p")
         found = forge.explain("wobbegong harbour", project="p")
-        assert found.passages[0].name == "new.md" and found.trace is not None and found.trace.behind > 0
+        assert found.passages[0].name == "new.md" and found.trace is not None and found.trace.behind
         before = found.passages[0]
-        del forge._follow.catch_up
-        forge._follow.catch_up(forge.project("p").id)
+        del forge._flows.follow.catch_up
+        forge._flows.follow.catch_up(forge.project("p").id)
         after = forge.explain("wobbegong harbour", project="p")
         assert after.trace is not None and after.trace.behind == 0
         assert after.passages[0].chunk == before.chunk

@@ -108,10 +108,10 @@ def test_an_index_misses_nothing_that_was_pruned_while_it_was_read(swift_path: P
         behind = moment(forge).seq
         forge.add(fill(swift_path / "more", 9)[3:], project="p")
         assert moment(forge).forgotten > behind
-        for lane in forge._follow._lanes(moment(forge)):
+        for lane in forge._flows.follow._lanes(moment(forge)):
             with lane.index.writing(blocking=True):
                 lane.index.rebuild([], behind)
-                forge._follow._step(lane, moment(forge), behind, Cancel())
+                forge._flows.follow._step(lane, moment(forge), behind, Cancel())
             reader = lane.index.pin()
             assert reader.rows == sum(document.chunks for document in forge.documents(project="p"))
             reader.release()
@@ -311,7 +311,7 @@ def test_damage_is_told_once_whenever_it_was_healed(
         harm(folder)
     with open_forge(workspace) as forge:
         first = forge.search("Page 7", project="p")
-        forge._follow.finish()
+        forge._flows.follow.finish()
         second, third = (forge.search("Page 7", project="p", fresh=True) for _ in range(2))
         assert first.passages
         told = [*(missing.message for missing in first.degraded), first.notice]

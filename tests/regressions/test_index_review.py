@@ -79,7 +79,7 @@ def begun(forge: Ragforge, strategy: Strategy) -> None:
     events = forge.reindexing(project="p", strategy=strategy)
     for event in events:
         if event.stage == "indexing":
-            forge._follow.catch_up(forge.project("p").id, moment(forge).generation + 1)
+            forge._flows.follow.catch_up(forge.project("p").id, moment(forge).generation + 1)
             break
     events.close()  # type: ignore[attr-defined]
 
@@ -120,9 +120,9 @@ def test_a_retired_generation_is_not_built_again(swift_path: Path) -> None:
         forge.add(fill(swift_path / "docs", 4), project="p")
         before = moment(forge)
         list(forge.reindexing(project="p", strategy=CHARS))
-        for lane in forge._follow._lanes(before):
-            assert forge._follow._advance(lane, before, Cancel(), wait=True)
-        forge._follow.tidy()
+        for lane in forge._flows.follow._lanes(before):
+            assert forge._flows.follow._advance(lane, before, Cancel(), wait=True)
+        forge._flows.follow.tidy()
         assert [folder.name for folder in forge.workspace.glob("indexes/*/*")] == ["2"]
 
 
@@ -131,7 +131,7 @@ def test_an_engine_that_is_not_chosen_any_more_leaves_nothing(swift_path: Path) 
         forge.add(fill(swift_path / "docs", 3), project="p")
     with open_forge(swift_path / "workspace", index__vectors="qdrant") as forge:
         assert forge.search("Page 2", project="p").passages[0].name == "file0002.md"
-        forge._follow.finish()
+        forge._flows.follow.finish()
         list(forge.removing(["file0001.md"], project="p"))
         assert not list(forge.workspace.glob("indexes/*/*/vectors"))
         assert forge.search("Page 2", project="p", fresh=True).degraded == ()
@@ -162,9 +162,9 @@ def test_a_search_goes_on_while_another_writes(swift_path: Path) -> None:
     """Far behind, and the catalog is held by a writer: what is new is searched beside the indexes."""
     with open_forge(swift_path / "workspace", store__busy_seconds=0.2) as forge:
         forge.add(fill(swift_path / "docs", 5), project="p")
-        forge._follow.catch_up = lambda *_, **__: True  # type: ignore[method-assign]
+        forge._flows.follow.catch_up = lambda *_, **__: True  # type: ignore[method-assign]
         forge.add(fill(swift_path / "more", 200)[5:], project="p")
-        del forge._follow.catch_up
+        del forge._flows.follow.catch_up
         with open_forge(swift_path / "workspace") as other, other._parts.catalog.write():
             found = forge.search("Page 150", project="p")
             assert found.passages[0].name == "file0150.md" and found.degraded == ()
@@ -199,7 +199,7 @@ def test_the_pins_outlive_the_search_that_was_cancelled(swift_path: Path) -> Non
         forge.add(fill(swift_path / "docs", 3), project="p")
         with pytest.raises(Cancelled):
             forge.search("Page 1", project="p")
-        assert not forge._follow._healing
+        assert not forge._flows.follow._healing
 
 
 def test_nothing_of_removed_text_stays_in_memory(swift_path: Path) -> None:
@@ -207,9 +207,9 @@ def test_nothing_of_removed_text_stays_in_memory(swift_path: Path) -> None:
     with open_forge(swift_path / "workspace") as forge:
         forge.add([swift_path / "secret.md", *fill(swift_path / "docs", 3)], project="p")
         forge.search(CANARY, project="p")
-        assert CANARY in repr(forge._search._remembered.results._values)
+        assert CANARY in repr(forge._flows.search._remembered.results._values)
         list(forge.removing(["secret.md"], project="p"))
-        assert f"The {CANARY}" not in repr(forge._search._remembered.results._values)
+        assert f"The {CANARY}" not in repr(forge._flows.search._remembered.results._values)
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from ragforge.app import Ragforge
 from ragforge.build import Parts
 from ragforge.once import once
+from ragforge.wired import Flows
 
 
 class Machine:
@@ -67,7 +67,7 @@ def test_what_could_not_be_made_is_tried_again() -> None:
     assert machine.brake is machine.made[1] is machine.brake
 
 
-@pytest.mark.parametrize("whole", [Parts, Ragforge])
+@pytest.mark.parametrize("whole", [Parts, Flows])
 def test_every_part_of_a_workspace_is_made_once(whole: type) -> None:
     """A second catalog, jail or search would have connections, processes and threads of its own."""
     from functools import cached_property

@@ -33,16 +33,18 @@ def test_the_public_names() -> None:
     assert ragforge.__all__ == ["Ragforge", "__version__"]
     methods = {name for name in vars(ragforge.Ragforge) if not name.startswith("_")}
     assert methods == {
-        "add", "adding", "agent", "agents", "answering_model", "artifact", "artifacts", "ask", "begin_conversation",
-        "cancel_job", "check",
-        "chunks", "close", "compare_evaluations", "conversation", "conversations", "counters", "create_project",
-        "doctor", "document", "document_kinds", "documents", "enable", "evaluating", "evaluation", "evaluations",
-        "explain", "export_artifact", "find", "give_feedback", "importing_questions", "jobs", "label",
-        "language_models", "logged", "making", "mark_turn", "models", "open", "outside", "places", "project",
-        "project_text", "project_text_versions", "projects", "prompt", "prune_log", "pull_model", "query_log",
-        "question_sets", "questions", "rebuilding", "reindexing", "remove_artifacts", "remove_conversation",
-        "remove_project", "remove_turn", "removing", "rename_project", "rollups", "search", "spent", "stream",
-        "syncing", "text_estimate", "tuning", "turn_of", "turns", "watching", "write_project_text",
+        "accept_uploads", "access", "acting", "add", "adding", "agent", "agents", "answering", "answering_model",
+        "artifact", "artifacts", "ask", "backing_up", "backup", "begin_conversation", "cancel_job", "check", "chunks",
+        "close", "compare_evaluations", "content", "conversation", "conversations", "counters", "create_project",
+        "doctor", "document", "document_kinds", "documents", "embedded", "enable", "enqueue", "evaluating",
+        "evaluation", "evaluations", "explain", "export_artifact", "exporting", "find", "give_feedback", "importing",
+        "importing_questions", "inbox", "job", "jobs", "label", "language_models", "logged", "making", "mark_turn",
+        "measured", "models", "open", "outside", "perform", "places", "project", "project_text",
+        "project_text_versions", "projects", "prompt", "prune_log", "pull_model", "query_log", "question_sets",
+        "questions", "queue", "ready", "rebuilding", "reindexing", "remove_artifacts", "remove_conversation",
+        "remove_project", "remove_turn", "removing", "rename_project", "rendered", "require_embedder", "restoring",
+        "rollups", "search", "spent", "stream", "syncing", "taking_in", "text", "text_estimate", "tuning", "turn_of",
+        "turns", "upload", "usual_strategy", "watching", "when_ended", "worker", "write_project_text",
     }  # fmt: skip
     with pytest.raises(AttributeError):
         _ = ragforge.Nothing

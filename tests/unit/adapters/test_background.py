@@ -11,6 +11,7 @@ import pytest
 
 from ragforge.adapters import background
 from ragforge.domain.cancel import Cancel, Cancelled
+from ragforge.domain.pending import waited
 
 
 class Source:
@@ -36,12 +37,12 @@ class Source:
 
 
 def test_everything_comes_in_order() -> None:
-    assert list(background.stream(Source(1000).numbers(), Cancel())) == list(range(1, 1001))
+    assert list(waited(background.stream(Source(1000).numbers(), Cancel()))) == list(range(1, 1001))
 
 
 def test_a_slow_reader_holds_the_source_back() -> None:
     source = Source()
-    stream = background.stream(source.numbers(), Cancel())
+    stream = waited(background.stream(source.numbers(), Cancel()))
     assert next(stream) == 1
     time.sleep(0.1)
     assert source.given < 200
@@ -50,7 +51,7 @@ def test_a_slow_reader_holds_the_source_back() -> None:
 
 
 def test_what_fails_is_raised_after_what_came_before() -> None:
-    stream = background.stream(Source(2, ValueError("broken")).numbers(), Cancel())
+    stream = waited(background.stream(Source(2, ValueError("broken")).numbers(), Cancel()))
     assert [next(stream), next(stream)] == [1, 2]
     with pytest.raises(ValueError, match="broken"):
         next(stream)
@@ -60,6 +61,6 @@ def test_a_cancel_stops_the_wait_and_the_source() -> None:
     source = Source(0)
     began = time.monotonic()
     with pytest.raises(Cancelled):
-        next(background.stream(source.numbers(), Cancel(0.1)))
+        next(waited(background.stream(source.numbers(), Cancel(0.1))))
     assert time.monotonic() - began < 1
     assert source.closed.wait(2)

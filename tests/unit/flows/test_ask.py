@@ -190,7 +190,7 @@ def test_what_went_wrong_is_told_also_where_it_cannot_be_logged(
     def busy(_: Kept) -> None:
         raise Busy("another process writes")
 
-    monkeypatch.setattr(forge._ask_flow, "_keep", busy)
+    monkeypatch.setattr(forge._flows.ask, "_keep", busy)
     server.always = UNAUTHORIZED
     with pytest.raises(ProviderError, match="wants a key"):
         forge.ask("What port is in server.toml?", project="p", lock=True)
@@ -253,7 +253,7 @@ def test_turns_that_are_given_come_after_those_of_the_conversation(forge: Ragfor
 def test_an_abstention_is_told_when_all_passages_go_between_search_and_reading(
     forge: Ragforge, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    search = forge._ask_flow._search
+    search = forge._flows.ask._search
     window = type(search).window
 
     def late(self: object, *how: object) -> object:

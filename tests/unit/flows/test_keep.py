@@ -309,7 +309,7 @@ def test_old_questions_go_by_themselves(forge: Ragforge, monkeypatch: pytest.Mon
     forge.ask(CHAIR, project="p", model=OFFLINE)
     assert again.id in ids(forge), "once a day is enough"
     tomorrow = utc_now() + timedelta(days=1)
-    monkeypatch.setattr(forge._ask_flow._keep, "_clock", lambda: tomorrow)
+    monkeypatch.setattr(forge._flows.ask._keep, "_clock", lambda: tomorrow)
     forge.ask(CHAIR, project="p", model=OFFLINE)
     assert again.id not in ids(forge)
 

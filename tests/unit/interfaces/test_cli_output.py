@@ -27,7 +27,6 @@ from ragforge.interfaces.cli.output import (
     count,
     cut,
     duration,
-    json_text,
     plain,
     plain_text,
     table,
@@ -35,6 +34,7 @@ from ragforge.interfaces.cli.output import (
 )
 from ragforge.interfaces.cli.progress import Pace
 from ragforge.interfaces.cli.projects import strategy_of
+from ragforge.interfaces.records import json_text
 
 ANYTHING = st.text(st.characters(), max_size=60)
 

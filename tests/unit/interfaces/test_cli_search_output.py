@@ -20,8 +20,9 @@ from ragforge.domain.retrieval import Passage, QueryWords, Retrieved, Stage, Tra
 from ragforge.errors import UserError
 from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.cli.explain import Explained, settings_of
-from ragforge.interfaces.cli.passages import excerpt, heading, locator_fields, place, remark, whole
+from ragforge.interfaces.cli.passages import excerpt, heading, place, remark, whole
 from ragforge.interfaces.cli.search import beginning, end, print_passages
+from ragforge.interfaces.fields.passages import locator_fields
 
 ANYTHING = st.text(st.characters(), max_size=200)
 WORDS = st.lists(

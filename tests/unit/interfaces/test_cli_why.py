@@ -31,8 +31,9 @@ from ragforge.domain.prompts import (
     SuperPrompt,
 )
 from ragforge.domain.retrieval import Degraded, Stage, Verdict
-from ragforge.interfaces.cli.output import json_text
-from ragforge.interfaces.cli.why import CUT, PROMPT, evidence_text, fates, print_why, why_json
+from ragforge.interfaces.cli.why import evidence_text, print_why
+from ragforge.interfaces.fields.explained import CUT, PROMPT, fates, why_fields
+from ragforge.interfaces.records import json_text
 
 SHAPE = Shape("How long can a chair be returned?", "lookup", reason="it opens the conversation")
 FOUND = "found by words"
@@ -317,7 +318,7 @@ def test_whatever_files_are_called_and_say_is_shown_safely_and_fits(name: str, s
 
 
 def test_programs_get_the_same() -> None:
-    told = json.loads(json_text(why_json(full())))
+    told = json.loads(json_text(why_fields(full())))
     assert told["shape"]["rewritten"] and told["shape"]["reason"] == "“it” is the chair"
     assert [(each["document"], each["how"], each["left_out"]) for each in told["files"]] == [
         ("app.toml", "full", ""),
@@ -340,5 +341,5 @@ def test_programs_get_the_same() -> None:
     assert told["prompt"]["tokens"] == sum(each["tokens"] for each in told["prompt"]["sections"])
     assert told["usage"] == {"input_tokens": 1200, "output_tokens": 80, "calls": 3, "cost": 0.0125, "seconds": 1.5}
     assert told["reran"] and told["turn"] == 22 and told["degraded"][0]["part"] == "gate"
-    bare = json.loads(json_text(why_json(account(usage=Usage(calls=1)))))
+    bare = json.loads(json_text(why_fields(account(usage=Usage(calls=1)))))
     assert bare["evidence"] is None and bare["prompt"] is None and bare["usage"]["cost"] is None

@@ -13,6 +13,7 @@ from ragforge.adapters.models.breaker import Breaker
 from ragforge.adapters.models.pydantic_ai import Patience, ServedModel
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.generation import Message, Role, Sampling
+from ragforge.domain.pending import waited
 from ragforge.errors import ProviderError, QuotaExceeded, RagforgeError, RateLimited
 from ragforge.testing import model_server as behaviours
 from ragforge.testing.contracts.models import Verdict
@@ -65,7 +66,7 @@ def attempt(model: ServedModel, fault: str, kind: str) -> Outcome:
     problem: RagforgeError | None = None
     try:
         if kind == "stream":
-            for piece in model.stream(QUESTION, Sampling(), "request-1", cancel):
+            for piece in waited(model.stream(QUESTION, Sampling(), "request-1", cancel)):
                 written += piece if isinstance(piece, str) else ""
         else:
             model.fill(QUESTION, Verdict, Sampling(), "request-1", cancel)
@@ -78,7 +79,7 @@ def warm_up(protocol: str) -> None:
     """What is imported for the first request is no part of the others."""
     with ModelServer() as server:
         model = model_at(server, protocol)
-        list(model.stream(QUESTION, Sampling(), "request-1", Cancel(30)))
+        list(waited(model.stream(QUESTION, Sampling(), "request-1", Cancel(30))))
         model.fill(QUESTION, Verdict, Sampling(), "request-1", Cancel(30))
         model.close()
 
@@ -166,7 +167,7 @@ def test_a_model_that_writes_without_end_is_stopped() -> None:
     with ModelServer(always=behaviours.HUGE) as server:
         model = model_at(server, "openai")
         with pytest.raises(ProviderError, match="does not keep to 16 tokens"):
-            list(model.stream(QUESTION, Sampling(max_tokens=16), "request-1", Cancel(10)))
+            list(waited(model.stream(QUESTION, Sampling(max_tokens=16), "request-1", Cancel(10))))
         model.close()
 
 
@@ -174,7 +175,7 @@ def test_few_pieces_may_be_too_long_as_well() -> None:
     with ModelServer(reply="x" * 100_000) as server:
         model = model_at(server, "openai")
         with pytest.raises(ProviderError, match="does not keep to 256 tokens"):
-            list(model.stream(QUESTION, Sampling(max_tokens=256), "request-1", Cancel(10)))
+            list(waited(model.stream(QUESTION, Sampling(max_tokens=256), "request-1", Cancel(10))))
         assert len(server.calls) == 1
         model.close()
 
@@ -184,6 +185,6 @@ def test_a_service_nobody_runs_is_said_so() -> None:
         url = server.base_url
     model = ServedModel("ollama:llama3.2", base_url=url, patience=Patience(pause_seconds=0.01))
     with pytest.raises(ProviderError, match="cannot be reached") as caught:
-        list(model.stream(QUESTION, Sampling(), "request-1", Cancel(5)))
+        list(waited(model.stream(QUESTION, Sampling(), "request-1", Cancel(5))))
     assert "ollama serve" in caught.value.hint
     model.close()

@@ -10,6 +10,7 @@ import pytest
 from ragforge.build import Parts
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.generation import Message, Role, Sampling
+from ragforge.domain.pending import waited
 from ragforge.errors import UserError
 from ragforge.ports import LanguageModel
 from ragforge.settings import load
@@ -31,7 +32,7 @@ def parts(folder: Path, env: dict[str, str], **model: object) -> Parts:
 
 def ask(model: LanguageModel | None) -> None:
     assert model is not None
-    list(model.stream(QUESTION, Sampling(), "request-1", Cancel(10)))
+    list(waited(model.stream(QUESTION, Sampling(), "request-1", Cancel(10))))
 
 
 def test_without_a_name_there_is_no_model(tmp_path: Path) -> None:

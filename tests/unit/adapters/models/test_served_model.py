@@ -15,7 +15,9 @@ from ragforge.adapters.models.breaker import Breaker
 from ragforge.adapters.models.pydantic_ai import Patience, ServedModel
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.generation import Message, Role, Sampling, Usage
+from ragforge.domain.pending import waited
 from ragforge.errors import ProviderError, TooLarge, UserError
+from ragforge.interfaces.hints import HTTP, told
 from ragforge.testing import model_server as behaviours
 from ragforge.testing.contracts.models import Verdict
 from ragforge.testing.model_server import FALSE_MARKS, ModelServer
@@ -38,7 +40,7 @@ def model(server: ModelServer) -> Iterator[ServedModel]:
 
 
 def ask(model: ServedModel, *messages: Message, seconds: float = 10) -> str:
-    stream = model.stream(messages or QUESTION, Sampling(), "request-1", Cancel(seconds))
+    stream = waited(model.stream(messages or QUESTION, Sampling(), "request-1", Cancel(seconds)))
     return "".join(piece for piece in stream if isinstance(piece, str))
 
 
@@ -64,7 +66,7 @@ def test_messages_are_sent_letter_for_letter(server: ModelServer, model: ServedM
 
 def test_every_request_carries_its_id_and_its_limits(server: ModelServer, model: ServedModel) -> None:
     sampling = Sampling(temperature=0.3, max_tokens=77, stop=("END",))
-    list(model.stream(QUESTION, sampling, "trace-1\r\nEvil: yes", Cancel(5)))
+    list(waited(model.stream(QUESTION, sampling, "trace-1\r\nEvil: yes", Cancel(5))))
     model.fill(QUESTION, Verdict, sampling, "trace-2", Cancel(5))
     first, second = server.calls
     assert first.headers["x-request-id"] == "trace-1Evil:yes"
@@ -75,14 +77,14 @@ def test_every_request_carries_its_id_and_its_limits(server: ModelServer, model:
 
 
 def test_the_usage_is_what_the_provider_counted(server: ModelServer, model: ServedModel) -> None:
-    *_, usage = model.stream(QUESTION, Sampling(), "request-1", Cancel(5))
+    *_, usage = waited(model.stream(QUESTION, Sampling(), "request-1", Cancel(5)))
     assert isinstance(usage, Usage)
     assert (usage.input_tokens, usage.output_tokens, usage.calls, usage.cost) == (5, 7, 1, Decimal(0))
 
 
 def test_pieces_come_one_by_one(server: ModelServer, model: ServedModel) -> None:
     server.always = behaviours.FALSE_MARKERS
-    pieces = [piece for piece in model.stream(QUESTION, Sampling(), "r", Cancel(5)) if isinstance(piece, str)]
+    pieces = [piece for piece in waited(model.stream(QUESTION, Sampling(), "r", Cancel(5))) if isinstance(piece, str)]
     assert set(map(len, pieces)) == {1}
     assert "".join(pieces) == str(server.reply) + FALSE_MARKS
 
@@ -95,7 +97,7 @@ def test_the_server_can_be_made_to_obey(server: ModelServer, model: ServedModel)
 
 def test_closing_a_stream_hangs_up(server: ModelServer, model: ServedModel) -> None:
     server.always = behaviours.STALL_MIDWAY
-    stream = model.stream(QUESTION, Sampling(), "request-1", Cancel(30))
+    stream = waited(model.stream(QUESTION, Sampling(), "request-1", Cancel(30)))
     assert next(stream) == "The"
     assert server.disconnects == 0
     stream.close()  # type: ignore[attr-defined]
@@ -117,7 +119,7 @@ def test_a_cancel_hangs_up(server: ModelServer, model: ServedModel, kind: str) -
     thread.start()
     with pytest.raises(Cancelled):
         if kind == "stream":
-            list(model.stream(QUESTION, Sampling(), "request-1", cancel))
+            list(waited(model.stream(QUESTION, Sampling(), "request-1", cancel)))
         else:
             model.fill(QUESTION, Verdict, Sampling(), "request-1", cancel)
     thread.join()
@@ -134,7 +136,7 @@ def test_no_thread_per_stream(server: ModelServer, model: ServedModel) -> None:
         return {thread.name for thread in threading.enumerate() if "process_request" not in thread.name}
 
     before = ours()
-    streams = [model.stream(QUESTION, Sampling(), "request-1", Cancel(10)) for _ in range(20)]
+    streams = [waited(model.stream(QUESTION, Sampling(), "request-1", Cancel(10))) for _ in range(20)]
     assert [next(stream) for stream in streams] == ["The"] * 20
     assert ours() == before
     for stream in streams:
@@ -143,7 +145,7 @@ def test_no_thread_per_stream(server: ModelServer, model: ServedModel) -> None:
 
 def test_a_reader_that_takes_its_time_loses_nothing(server: ModelServer, model: ServedModel) -> None:
     server.reply = " ".join(str(number) for number in range(500))
-    stream = model.stream(QUESTION, Sampling(), "request-1", Cancel(10))
+    stream = waited(model.stream(QUESTION, Sampling(), "request-1", Cancel(10)))
     first = next(stream)
     time.sleep(0.3)
     rest = "".join(piece for piece in stream if isinstance(piece, str))
@@ -231,5 +233,6 @@ def test_a_refused_key_names_its_variable_and_never_shows(server: ModelServer) -
 
 def test_a_provider_nobody_knows_is_refused() -> None:
     model = ServedModel("no-such-provider:x", key="k")
-    with pytest.raises(UserError, match="no provider is called 'no-such-provider'"):
+    with pytest.raises(UserError, match="no provider is called 'no-such-provider'") as caught:
         ask(model)
+    assert told(caught.value.hint, HTTP) == caught.value.hint  # whoever chose the model can choose another

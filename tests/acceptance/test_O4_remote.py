@@ -1,0 +1,621 @@
+"""`RemoteForge` does over HTTP what `Ragforge` does here: the same tests, the same signatures, the same errors."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragforge import Ragforge, client
+from ragforge.app import AskOptions
+from ragforge.assemble.assemble import edited
+from ragforge.client import CODES, ELSEWHERE, RemoteForge
+from ragforge.domain.access import Clearance, KeyLimits, Role
+from ragforge.domain.answers import Abstention, Answer, DoneEvent, RetrievalEvent, TokenEvent
+from ragforge.domain.cancel import Cancel, Cancelled
+from ragforge.domain.cursor import Cursor
+from ragforge.domain.evaluation import Question, Run
+from ragforge.domain.library import FileResult, JobState, Labels, Outcome, Progress, Status
+from ragforge.domain.records import ProjectTextKind
+from ragforge.domain.retrieval import Filters, Tuning
+from ragforge.domain.tokens import Matrix, Passage, estimated_tokens
+from ragforge.errors import Busy, NotAllowed, NotFound, OverLimit, StoreError, Unauthenticated, UserError
+from ragforge.flows.make import Made
+from ragforge.operate.access import owner
+from ragforge.testing.hashing import HashingEmbedder
+from ragforge.testing.model_server import NORMAL, ModelServer
+from tests.forge import SMALL, WatchedEmbedder, fill, open_forge
+from tests.serving import listening_to, serving
+
+CHAIRS = "# Chairs\n\nA chair can be returned within 45 days. The Fjord chair is made of smoked oak.\n"
+DESKS = "# Desks\n\nA desk is delivered within 12 days. The Sylt desk carries 120 kilograms.\n"
+QUESTION = "Within how many days can a chair be returned?"
+
+Either = Any
+"""`Ragforge` or `RemoteForge`: what a caller sees of both is the same."""
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Ragforge]:
+    """The workspace itself."""
+    with open_forge(tmp_path / "ws") as forge:
+        docs = tmp_path / "docs"
+        docs.mkdir()
+        (docs / "chairs.md").write_text(CHAIRS)
+        (docs / "desks.md").write_text(DESKS)
+        yield forge
+
+
+@pytest.fixture(params=["here", "remote"])
+def forge(request: pytest.FixtureRequest, here: Ragforge) -> Iterator[Either]:
+    if request.param == "here":
+        worker = here.worker()
+        worker.start()
+        yield here
+        worker.stop()
+        return
+    with serving(here) as url, RemoteForge(url) as remote:
+        yield remote
+
+
+@pytest.fixture
+def filled(forge: Either, tmp_path: Path) -> Either:
+    report = forge.add(tmp_path / "docs", project="p")
+    assert [file.outcome for file in report.files] == [Outcome.READY] * 2
+    return forge
+
+
+# -- no method is forgotten
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+def test_every_method_of_ragforge_is_there_or_refused() -> None:
+    assert public(RemoteForge) | ELSEWHERE.keys() == public(Ragforge)
+    assert not public(RemoteForge) & ELSEWHERE.keys()
+    with RemoteForge("http://127.0.0.1:1") as remote:
+        for name, instead in ELSEWHERE.items():
+            with pytest.raises(UserError, match="where the workspace is") as problem:
+                getattr(remote, name)
+            assert problem.value.hint == instead != ""
+            assert not hasattr(remote, name)
+        with pytest.raises(AttributeError):
+            _ = remote.nothing_of_the_kind
+
+
+def test_the_signatures_are_the_same() -> None:
+    for name in sorted(public(RemoteForge)):
+        assert inspect.signature(getattr(RemoteForge, name)) == inspect.signature(getattr(Ragforge, name)), name
+
+
+def test_every_method_is_tried_here() -> None:
+    used = set(re.findall(r"\b(?:forge|filled|remote)\.(\w+)\(", Path(__file__).read_text()))
+    assert public(RemoteForge) <= used
+
+
+def test_every_option_of_a_question_is_known() -> None:
+    source = "".join(inspect.getsource(each) for each in (client.remote, client.wire))
+    assert [name for name in AskOptions.__annotations__ if f'"{name}"' not in source] == []
+
+
+def test_every_code_is_an_error_here() -> None:
+    from ragforge.interfaces.http.errors import _STATUSES
+
+    told = {code: kind for kind, (_, code) in reversed(_STATUSES.items())} | {"overloaded": Busy, "stopped": Busy}
+    for code, kind in CODES.items():
+        assert issubclass(told[code], kind) or issubclass(kind, told[code]), code
+    assert set(told) - set(CODES) == {"error", "slow"}
+
+
+# -- the same for both
+
+
+def test_projects(forge: Either) -> None:
+    made = forge.create_project("My Desk", strategy=SMALL, embedder="hashing")
+    assert (made.slug, made.strategy) == ("my-desk", SMALL)
+    assert forge.project("my-desk") == forge.project("My Desk") == made
+    renamed = forge.rename_project("my-desk", "Other")
+    assert [each.slug for each in forge.projects()] == ["other", "p"] and renamed.id == made.id
+    assert forge.remove_project("other") == []
+    for work in (forge.project, forge.remove_project):
+        with pytest.raises(NotFound) as problem:
+            work("other")
+        assert problem.value.message == "no project 'other'" and problem.value.hint
+    with pytest.raises(UserError, match="exists already"):
+        forge.create_project("p", embedder="hashing")
+    assert forge.create_project("Either/Or", embedder="hashing") == forge.project("Either/Or")
+
+
+def test_files(filled: Either, tmp_path: Path) -> None:
+    chairs, desks = sorted(filled.documents(project="p"), key=lambda document: document.name)
+    assert filled.documents(project="p", status=Status.FAILED) == []
+    (first,) = filled.documents(project="p", limit=1)
+    (second,) = filled.documents(project="p", after=Cursor(first.created_at, first.id))
+    assert {first.id, second.id} == {chairs.id, desks.id}
+    assert filled.document(chairs.id, project="p") == filled.document("chairs.md", project="p") == chairs
+    assert filled.document(chairs.sources[0].key, project="p") == chairs
+    assert filled.document(str(tmp_path / "docs" / "chairs.md"), project="p") == chairs
+    only = Filters(documents=(str(tmp_path / "docs" / "desks.md"),))
+    assert {passage.name for passage in filled.search(QUESTION, project="p", filters=only).passages} == {"desks.md"}
+    assert filled.find([desks.id[:8], "chairs.md", desks.id], project="p") == [desks, chairs]
+    assert filled.find("chairs.md", project="p") == [chairs]
+    with pytest.raises(NotFound, match=r"zzz\.md"):
+        filled.find("zzz.md", project="p")
+    assert "".join(chunk.text for chunk in filled.chunks("chairs.md", project="p")).strip() in CHAIRS
+    assert filled.text("chairs.md", project="p").strip() == CHAIRS.strip()
+    document, opened = filled.content("desks.md", project="p")
+    with opened:
+        assert (document, opened.read().decode()) == (desks, DESKS)
+    (off,) = filled.enable([chairs.id], False, project="p")
+    assert not off.enabled
+    (told,) = filled.label([chairs.id], project="p", tags=["wood"], confidentiality=Clearance.CONFIDENTIAL)
+    assert told.labels == Labels(tags=("wood",), confidentiality=Clearance.CONFIDENTIAL)
+    (gone,) = filled.removing([chairs.id], project="p")
+    assert gone.document == chairs.id and gone.erased
+    for work in (
+        lambda: filled.document(chairs.id, project="p"),
+        lambda: list(filled.removing([chairs.id], project="p")),
+        lambda: filled.enable(["/no/such"], True, project="p"),
+        lambda: filled.text(chairs.id, project="p"),
+        lambda: filled.document(".", project="p"),
+        lambda: filled.find([], project="none"),
+    ):
+        with pytest.raises(NotFound):
+            work()
+
+
+def test_adding(forge: Either, tmp_path: Path) -> None:
+    (tmp_path / "docs" / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+    events = list(forge.adding([tmp_path / "docs", tmp_path / "none"], project="p", labels=Labels(tags=("a", "b"))))
+    results = {Path(event.path).name: event for event in events if isinstance(event, FileResult)}
+    assert {name: result.outcome for name, result in results.items()} == {
+        "broken.pdf": Outcome.FAILED, "chairs.md": Outcome.READY, "desks.md": Outcome.READY, "none": Outcome.FAILED,
+    }  # fmt: skip
+    assert results["chairs.md"].path == str(tmp_path / "docs" / "chairs.md") and results["chairs.md"].chunks == 1
+    assert results["broken.pdf"].reason and results["broken.pdf"].message
+    assert any(isinstance(event, Progress) for event in events)
+    assert {document.labels.tags for document in forge.documents(project="p")} == {("a", "b")}
+    again = forge.add(tmp_path / "docs" / "chairs.md", project="p")
+    assert [file.outcome for file in again.files] == [Outcome.UNCHANGED]
+    (tmp_path / "docs" / "chairs.md").write_text(CHAIRS + "\nAnd more.\n")
+    assert forge.add([tmp_path / "docs" / "chairs.md"], project="p").files[0].replaced
+
+
+def test_uploads_and_jobs(forge: Either, tmp_path: Path) -> None:
+    job = forge.upload(tmp_path / "docs" / "chairs.md", name="seats.md", project="p", key="once")
+    assert forge.upload(tmp_path / "docs" / "chairs.md", name="seats.md", project="p", key="once").id == job.id
+    deadline = time.monotonic() + 20
+    while not (ended := forge.job(job.id)).ended:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert ended.state == JobState.DONE
+    assert [document.name for document in forge.documents(project="p")] == ["seats.md"]
+    assert job.id in {each.id for each in forge.jobs(project="p")}
+    assert forge.cancel_job(job.id).state == JobState.DONE
+    with pytest.raises(NotFound):
+        forge.job("nothing")
+    with pytest.raises(NotFound):
+        forge.upload(tmp_path / "none.md", project="p")
+
+
+def test_searching(filled: Either) -> None:
+    found = filled.search(QUESTION, project="p", k=1, context=True)
+    assert [passage.name for passage in found.passages] == ["chairs.md"]
+    only = Filters(documents=("desks.md",), since=datetime(2020, 1, 1, tzinfo=UTC))
+    found = filled.search(QUESTION, project="p", filters=only, tuning=Tuning(k=3, fusion="rrf"), fresh=True)
+    assert {passage.name for passage in found.passages} == {"desks.md"}
+    told = filled.explain(QUESTION, project="p", k=2)
+    assert told.trace is not None and len(told.passages) == 2
+    assert len(filled.search(QUESTION, project="p", k=1_000).passages) == 2
+    with pytest.raises(UserError, match=r"1,?000"):
+        filled.search(QUESTION, project="p", k=1_001)
+    assert filled.search(QUESTION + " \ud800", project="p", k=1).passages[0].name == "chairs.md"
+    cancel = Cancel()
+    cancel.set()
+    for work in (filled.search, filled.explain, filled.prompt):
+        with pytest.raises(Cancelled):
+            work(QUESTION, project="p", cancel=cancel)
+    with pytest.raises(NotFound):
+        filled.search(QUESTION, project="none")
+
+
+def test_both_find_the_same(here: Ragforge, tmp_path: Path) -> None:
+    here.add(tmp_path / "docs", project="p")
+    with serving(here) as url, RemoteForge(url) as remote:
+        for ask in ("search", "explain"):
+            mine, theirs = (getattr(each, ask)(QUESTION, project="p") for each in (here, remote))
+            assert replace(mine, timings={}, cached=False) == replace(theirs, timings={}, cached=False)
+
+
+def test_asking(filled: Either) -> None:
+    answer = filled.ask(QUESTION, project="p")
+    assert isinstance(answer, Answer) and "45 days" in answer.text and answer.citations[0].document
+    talk = filled.begin_conversation("chairs", project="p")
+    events = list(filled.stream(QUESTION, project="p", conversation=talk.id))
+    assert isinstance(events[0], RetrievalEvent) and isinstance(events[-1], DoneEvent)
+    assert "".join(event.text for event in events if isinstance(event, TokenEvent)) == events[-1].result.text
+    assert any(isinstance(event, DoneEvent) for event in filled.answering(QUESTION, project="p", ephemeral=True))
+    nothing = filled.ask("Who won the lottery of Uruguay?", project="p", stages=("gate",), strictness=0.9)
+    assert isinstance(nothing, Abstention) and nothing.reason
+    again = filled.ask("And of what is it made?", project="p", history=[filled.turn_of(answer)], ephemeral=True)
+    assert again.account.question == "And of what is it made?"
+    filled.mark_turn(filled.turns(talk.id, project="p")[0].id, importance=0.5, project="p")
+    (turn,) = filled.turns(talk.id, project="p")
+    with pytest.raises(UserError):
+        filled.mark_turn(turn.id, importance=float("nan"), project="p")
+    assert filled.rollups(talk.id, project="p") == []
+    named = filled.ask(QUESTION, project="p", request="my-request-1", ephemeral=True)
+    assert named.account.trace_id.startswith("my-request-1")
+    assert turn.importance == 0.5 and "45 days" in turn.answer
+    assert filled.conversation("last", project="p").id == talk.id == filled.conversations(project="p")[0].id
+    filled.remove_turn(turn.id, project="p")
+    assert filled.turns(talk.id, project="p") == []
+    for work in (filled.remove_turn, filled.remove_conversation, filled.conversation, filled.rollups):
+        for name in ("", ".", "..", "../..", "none"):
+            with pytest.raises(NotFound):
+                work(name, project="p")
+    filled.remove_conversation(talk.id, project="p")
+    assert filled.conversations(project="p") == []
+    with pytest.raises(NotFound):
+        filled.conversation(talk.id, project="p")
+    with pytest.raises(UserError):
+        filled.ask(" ", project="p")
+    with pytest.raises(NotFound):
+        filled.ask(QUESTION, project="none")
+
+
+def test_prompts(here: Ragforge, tmp_path: Path) -> None:
+    with (
+        ModelServer(reply="Within 45 days [1].") as model,
+        open_forge(
+            tmp_path / "asked", None, model__name="openai-compatible:stub", model__base_url=model.base_url
+        ) as forge,
+    ):
+        forge.add(tmp_path / "docs", project="p")
+        with serving(forge) as url, RemoteForge(url) as remote:
+            for each in (forge, remote):
+                prompted = each.prompt(QUESTION, project="p", system="Be kind.")
+                assert prompted.estimate is not None and "Be kind." in prompted.prompt.messages[0].text
+                assert "45 days" in each.ask(QUESTION, project="p", prompted=prompted, system="Be kind.").text
+                texts = [message.text + "\nAnswer in one sentence." for message in prompted.prompt.messages]
+                changed = replace(prompted, prompt=edited(prompted.prompt, texts, estimated_tokens))
+                model.script(NORMAL)
+                calls = len(model.calls)
+                each.ask(QUESTION, project="p", prompted=changed, system="Be kind.")
+                assert "Answer in one sentence." in str(model.calls[calls:])
+            with pytest.raises(UserError, match="not made here"):
+                remote.ask(QUESTION, project="p", prompted=forge.prompt(QUESTION, project="p"))
+
+
+def test_texts_and_the_log(filled: Either) -> None:
+    kind = ProjectTextKind.HARD_RULES
+    assert filled.project_text(kind, project="p").version == 0
+    for text in ("Be brief.", "Be brief and kind."):
+        assert filled.write_project_text(kind, text, project="p").text == text
+    assert [each.version for each in filled.project_text_versions(kind, project="p")] == [2, 1]
+    before = datetime.now(UTC) - timedelta(minutes=1)
+    answer = filled.ask(QUESTION, project="p")
+    for number in range(3):
+        filled.ask(f"What is made of oak number {number}?", project="p")
+    assert len(filled.query_log(project="p", limit=2)) == 2
+    assert len(filled.query_log(project="p", since=before)) == 4
+    assert filled.query_log(project="p", since=datetime.now(UTC) + timedelta(days=1)) == []
+    entry = filled.logged(answer.account.trace_id, project="p")
+    assert entry.question == QUESTION
+    assert filled.give_feedback(entry.id, True, note="right", project="p").entry.feedback == "good"
+    assert filled.spent(by="day", project="p", since=before)[0].questions == 4
+    (named,) = filled.question_sets(project="p")
+    assert named.name == "feedback"
+    assert [question.text for question in filled.questions("feedback", project="p")] == [QUESTION]
+    run = list(filled.evaluating("feedback", project="p", label="first"))[-1]
+    assert isinstance(run, Run) and run.asked == 1
+    *_, other = filled.evaluating("feedback", project="p", tuning=Tuning(k=1), label="second")
+    assert [each.id for each in filled.evaluations(project="p")] == [other.id, run.id]
+    assert filled.evaluation("first", project="p").run == run
+    assert filled.compare_evaluations("first", "second", project="p").questions == 1
+    with pytest.raises(NotFound):
+        list(filled.evaluating("none", project="p"))
+    assert filled.prune_log(before, project="p") == 0
+    assert filled.prune_log(datetime.now(UTC) + timedelta(minutes=1), project="p") == 4
+    assert filled.query_log(project="p") == []
+
+
+def test_questions_are_brought(filled: Either, tmp_path: Path) -> None:
+    own = tmp_path / "own.jsonl"
+    lines = [
+        {"question": QUESTION, "grades": {"chairs.md": 2}, "answers": ["45"]},
+        {"question": "Who made the moon?", "doc_ids": ["desks.md"], "answerable": False},
+    ]
+    own.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    *_, report = filled.importing_questions(own, project="p")
+    assert (report.questions.name, report.questions.questions, report.changed) == ("own", 2, True)
+    first, second = filled.questions("own", project="p")
+    assert (first.text, list(first.documents.values()), first.answers) == (QUESTION, [2.0], ("45",))
+    assert not second.answerable and list(second.documents) == ["desks.md"]
+    *_, again = filled.importing_questions(own, project="p", name="own")
+    assert not again.changed
+    own.write_text('{"question": ""}\n')
+    with pytest.raises(UserError, match="line 1"):
+        list(filled.importing_questions(own, project="p"))
+
+
+def test_documents_come_with_their_questions(forge: Either, tmp_path: Path) -> None:
+    beir = tmp_path / "beir"
+    beir.mkdir()
+    (beir / "corpus.jsonl").write_text(
+        json.dumps({"_id": "shop/seats", "title": "Chairs", "text": CHAIRS})
+        + "\n"
+        + json.dumps({"_id": "shop/empty", "text": ""})
+    )
+    (beir / "queries.jsonl").write_text(json.dumps({"_id": "1", "text": QUESTION}) + "\n" + '{"_id": "2", "text": "x"}')
+    (beir / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\n1\tshop/seats\t1\n")
+    *events, report = forge.importing_questions(beir, project="p", documents=tmp_path / "written")
+    assert [event.outcome for event in events if isinstance(event, FileResult)] == [Outcome.READY]
+    assert (report.left_out, report.empty, report.documents) == (1, 1, {Outcome.READY: 1})
+    *_, run = forge.evaluating("beir", project="p")
+    assert run.missing == 0 and run.metrics["recall@10"] == 1.0
+
+
+def test_documents_made(filled: Either, tmp_path: Path) -> None:
+    out = tmp_path / "made.md"
+    made = list(filled.making("blueprint", project="p", brief="Chairs and desks", out=out))[-1]
+    assert isinstance(made, Made) and made.text == out.read_text()
+    assert filled.artifacts(project="p") == [made.artifact] == [filled.artifact("last", project="p")]
+    assert filled.rendered(made.artifact, ".docx")[:2] == b"PK"
+    filled.export_artifact(made.artifact, tmp_path / "again.md")
+    assert (tmp_path / "again.md").read_text() == made.text
+    assert filled.remove_artifacts([made.artifact.id[:10]], project="p") == [made.artifact]
+    assert filled.artifacts(project="p") == []
+    with pytest.raises((NotFound, UserError)):
+        list(filled.making("nonsense", project="p"))
+    for out in (tmp_path / "made.pdf", tmp_path / "none" / "made.md"):
+        with pytest.raises(UserError):
+            list(filled.making("blueprint", project="p", out=out))
+        with pytest.raises(UserError):
+            filled.export_artifact(made.artifact, out)
+    assert filled.artifacts(project="p") == []
+    assert "blueprint" in {outline.kind for outline in filled.document_kinds()}
+    (architect,) = [agent for agent in filled.agents() if agent.name == "architect"]
+    assert filled.agent("architect") == architect and architect.persona
+    with pytest.raises(NotFound):
+        filled.agent("nobody")
+
+
+def test_indexes(filled: Either) -> None:
+    assert all(isinstance(event, Progress) for event in filled.rebuilding(project="p"))
+    before = filled.project("p")
+    list(filled.reindexing(project="p", strategy=replace(SMALL, leaf_max=50)))
+    assert filled.project("p").generation == before.generation + 1
+    assert filled.search(QUESTION, project="p", k=1).passages[0].name == "chairs.md"
+
+
+# -- what only a network does
+
+
+def test_keys(here: Ragforge, tmp_path: Path) -> None:
+    here.add(tmp_path / "docs", project="p")
+    reader, secret = here.access().create("reader", Role.READER)
+    with serving(here) as url:
+        with RemoteForge(url, key=secret) as remote:
+            assert [each.slug for each in remote.projects()] == ["p"]
+            with pytest.raises(NotAllowed):
+                remote.remove_project("p")
+            here.access().revoke(reader.id)
+            time.sleep(1)
+            with pytest.raises(Unauthenticated, match="no such key") as wrong:
+                remote.projects()
+        with RemoteForge(url) as remote, pytest.raises(Unauthenticated, match="a key is needed") as none:
+            remote.projects()
+        assert all("key=" in problem.value.hint and "Bearer" not in problem.value.hint for problem in (wrong, none))
+
+
+def test_what_counts_today_is_not_removed_with_a_key(here: Ragforge, tmp_path: Path) -> None:
+    here.add(tmp_path / "docs", project="p")
+    _, secret = here.access().create("admin", Role.ADMIN, clearance=Clearance.RESTRICTED)
+    with serving(here) as url, RemoteForge(url, key=secret) as remote:
+        time.sleep(0.6)  # until it is known that there are keys
+        remote.ask(QUESTION, project="p")
+        with pytest.raises(NotAllowed, match="today"):
+            remote.prune_log(datetime.now(UTC) + timedelta(minutes=1), project="p")
+        assert remote.prune_log(datetime.now(UTC) - timedelta(days=1), project="p") == 0
+        assert len(remote.query_log(project="p")) == 1
+
+
+def test_lists_come_whole(here: Ragforge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragforge.client.remote._PAGE", 3)
+    here.add(fill(tmp_path / "many", 10), project="p")
+    with serving(here) as url, RemoteForge(url) as remote:
+        assert remote.documents(project="p") == here.documents(project="p")
+        assert remote.documents(project="p", limit=7) == here.documents(project="p", limit=7)
+
+
+def test_files_of_one_name_are_refused_before_anything_is_sent(here: Ragforge, tmp_path: Path) -> None:
+    (tmp_path / "docs" / "more").mkdir()
+    (tmp_path / "docs" / "more" / "chairs.md").write_text(DESKS)
+    with serving(here) as url, RemoteForge(url) as remote:
+        with pytest.raises(UserError, match="two files are called"):
+            remote.add(tmp_path / "docs", project="p")
+        assert remote.documents(project="p") == []
+
+
+def test_a_slow_server_is_waited_for(here: Ragforge, tmp_path: Path) -> None:
+    with (
+        open_forge(tmp_path / "slow", WatchedEmbedder(64, lambda: time.sleep(1.5))) as forge,
+        serving(forge) as url,
+        RemoteForge(url, timeout=0.8) as remote,
+    ):
+        assert [file.outcome for file in remote.add(tmp_path / "docs", project="p").files] == [Outcome.READY] * 2
+
+
+def test_what_is_added_is_cancelled_there(here: Ragforge, tmp_path: Path) -> None:
+    class Endless(HashingEmbedder):
+        def embed(self, passages: Sequence[Passage], cancel: Cancel) -> Matrix:
+            threading.Timer(0.1, stop.set).start()
+            if cancel.wait(20):
+                raise Cancelled
+            raise AssertionError("nobody told it")
+
+    stop = Cancel()
+    with open_forge(tmp_path / "stuck", Endless(64)) as forge, serving(forge) as url, RemoteForge(url) as remote:
+        with pytest.raises(Cancelled):
+            remote.add(fill(tmp_path / "many", 4), project="p", cancel=stop)
+        assert [job.state for job in forge.jobs()] == [JobState.CANCELLED] * 4
+
+
+def test_a_question_that_is_cancelled_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with RemoteForge(address, timeout=20) as remote:
+            for work in (remote.search, remote.explain, remote.prompt):
+                began = time.monotonic()
+                with pytest.raises(Cancelled):
+                    work(QUESTION, project="p", cancel=Cancel(0.2))
+                assert time.monotonic() - began < 2
+
+
+def test_a_key_that_must_wait_goes_on(here: Ragforge, tmp_path: Path) -> None:
+    _, secret = here.access().create("k", Role.EDITOR, limits=KeyLimits(requests_per_minute=60))
+    with serving(here) as url, RemoteForge(url, key=secret) as remote:
+        time.sleep(0.6)  # until it is known that there are keys
+        with pytest.raises(OverLimit) as problem:
+            for _ in range(70):
+                remote.projects()
+        assert problem.value.retry_after == 1
+        began = time.monotonic()
+        assert [file.outcome for file in remote.add(tmp_path / "docs", project="p").files] == [Outcome.READY] * 2
+        assert time.monotonic() - began > 1
+
+
+def test_a_request_of_another_shape_is_refused() -> None:
+    with RemoteForge("http://127.0.0.1:1") as remote, pytest.raises(UserError, match="request"):
+        remote.ask(QUESTION, request="a b")
+
+
+def test_what_cannot_be_sent_is_told(here: Ragforge, tmp_path: Path) -> None:
+    with serving(here) as url, RemoteForge(url) as remote:
+        with pytest.raises(UserError, match="cannot be sent"):
+            remote.upload(tmp_path / "docs" / "chairs.md", project="p", key="schlüssel")
+        (tmp_path / "docs" / os.fsdecode(b"caf\xe9.md")).write_text(DESKS + "Coffee.")
+        remote.add(tmp_path / "docs", project="p")
+        assert "caf\ufffd.md" in {document.name for document in here.documents(project="p")}
+
+
+def test_nobody_is_there() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    remote = RemoteForge(f"http://127.0.0.1:{port}")
+    remote.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        remote.projects()
+    with RemoteForge(f"http://127.0.0.1:{port}") as remote:
+        for work in (remote.projects, lambda: remote.ask(QUESTION), lambda: remote.content("x")):
+            with pytest.raises(StoreError) as problem:
+                work()
+            assert "does not answer" in problem.value.message and problem.value.hint
+
+
+@contextmanager
+def cutting(target: str, after_bytes: int) -> Iterator[str]:
+    """A way to a server that cuts every connection after so many bytes of its answer."""
+    host, port = target.removeprefix("http://").split(":")
+    listening = socket.create_server(("127.0.0.1", 0))
+    ended = threading.Event()
+
+    def pump(source: socket.socket, sink: socket.socket, most: int | None) -> None:
+        sent = 0
+        try:
+            while data := source.recv(256):
+                sink.sendall(data)
+                sent += len(data)
+                if most is not None and sent >= most:
+                    break
+        except OSError:
+            pass
+        for each in (source, sink):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def serve() -> None:
+        while not ended.is_set():
+            try:
+                client, _ = listening.accept()
+            except OSError:
+                return
+            upstream = socket.create_connection((host, int(port)))
+            threading.Thread(target=pump, args=(client, upstream, None), daemon=True).start()
+            threading.Thread(target=pump, args=(upstream, client, after_bytes), daemon=True).start()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        ended.set()
+        listening.close()
+
+
+def test_an_answer_that_is_cut_off_goes_on(here: Ragforge, tmp_path: Path) -> None:
+    here.add(tmp_path / "docs", project="p")
+    with serving(here) as url, RemoteForge(url) as whole:
+        expected = list(whole.stream(QUESTION, project="p", ephemeral=True))
+        with cutting(url, 9_000) as cut, RemoteForge(cut) as remote:
+            events = list(remote.stream(QUESTION, project="p", ephemeral=True))
+    assert [type(event) for event in events] == [type(event) for event in expected]
+    assert isinstance(events[-1], DoneEvent) and isinstance(expected[-1], DoneEvent)
+    assert events[-1].result.text == expected[-1].result.text
+
+
+def test_what_is_cancelled_ends_at_once(here: Ragforge, tmp_path: Path) -> None:
+    from ragforge.testing.model_server import STALL
+
+    with (
+        ModelServer(reply="Within 45 days [1].") as model,
+        open_forge(
+            tmp_path / "asked", None, model__name="openai-compatible:stub", model__base_url=model.base_url
+        ) as forge,
+    ):
+        forge.add(tmp_path / "docs", project="p")
+        with serving(forge) as url, RemoteForge(url) as remote:
+            remote.ask(QUESTION, project="p")  # what is imported once takes its time
+            model.script(*[STALL] * 4)
+            cancel = Cancel()
+            threading.Timer(0.5, cancel.set).start()
+            began = time.monotonic()
+            with pytest.raises(Cancelled):
+                remote.ask(QUESTION, project="p", cancel=cancel)
+            assert time.monotonic() - began < 5
+            cancel = Cancel()
+            cancel.set()
+            with pytest.raises(Cancelled):
+                remote.add(tmp_path / "docs", project="p", cancel=cancel)
+
+
+def test_what_is_no_ragforge_server_is_told() -> None:
+    from starlette.applications import Starlette
+
+    with listening_to(Starlette()) as url, RemoteForge(url) as remote, pytest.raises(Exception) as problem:
+        remote.projects()
+    assert "404" in str(problem.value)
+
+
+def test_questions_of_several_are_kept_apart(here: Ragforge, tmp_path: Path) -> None:
+    with here._parts.catalog.write() as c:
+        c.evaluations.put_questions(owner(), here.project("p").id, "mine", "", [Question("a/b", "word", {})])
+    with serving(here) as url, RemoteForge(url) as remote:
+        assert remote.questions("mine", project="p") == here.questions("mine", project="p")
+        with pytest.raises(NotFound):
+            remote.questions("a/b", project="p")

@@ -1,0 +1,222 @@
+"""One project as an open archive: read without ragforge, taken in elsewhere without a model, and only once."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragforge import Ragforge
+from ragforge.domain.archives import ExportReport, ImportedProject
+from ragforge.domain.conversation import Rollup
+from ragforge.domain.evaluation import Question, Run
+from ragforge.domain.library import Labels, Status
+from ragforge.domain.records import ProjectTextKind
+from ragforge.errors import RagforgeError
+from ragforge.operate.access import owner
+from ragforge.settings import load
+from ragforge.testing.records import artifact, source
+from tests.forge import WatchedEmbedder, faults, fill, open_forge, prose, text_of
+from tests.shell import Shell
+
+
+@pytest.fixture
+def forge(tmp_path: Path) -> Iterator[Ragforge]:
+    """A project with some of everything."""
+    docs = tmp_path / "docs"
+    with open_forge(tmp_path / "ws") as forge:
+        fill(docs, 5)
+        (docs / "broken.pdf").write_bytes(b"%PDF-1.4 nothing")
+        (docs / "copy.md").write_bytes((docs / "file0001.md").read_bytes())
+        (docs / "Grüße und Maße.md").write_text("# Maße\n\nDie Platte misst 160 mal 80 Zentimeter.\n")
+        forge.add(docs, project="p", labels=Labels(tags=("furniture",)))
+        forge.enable(["file0002.md"], False, project="p")
+        for text in ("Be brief.", "Be brief and kind."):
+            forge.write_project_text(ProjectTextKind.HARD_RULES, text, project="p")
+        talk = forge.begin_conversation("talk", project="p").id
+        for number in range(4):
+            forge.ask(prose(number).split("\n\n")[1].split(".")[0] + "?", project="p", conversation=talk)
+        forge.remove_turn(forge.turns(talk, project="p")[1].id, project="p")
+        known = forge.project("p").id
+        rollup = Rollup("r" * 32, talk, 1, 3, "Early", "What was said early.", datetime.now(UTC), 5)
+        document = forge.document("file0000.md", project="p").id
+        with forge._parts.catalog.write() as c:
+            c.conversations.roll(owner(), known, rollup, "", None)
+            c.artifacts.put(owner(), known, artifact(source(1, document, "some words")))
+            c.evaluations.put_questions(owner(), known, "mine", "", [Question("q1", "word1 word2", {document: 1.0})])
+        assert isinstance(list(forge.evaluating("mine", project="p"))[-1], Run)
+        yield forge
+
+
+def exported(forge: Ragforge, file: Path, **how: Any) -> ExportReport:
+    *_, report = forge.exporting(file, project="p", **how)
+    assert isinstance(report, ExportReport)
+    return report
+
+
+def imported(forge: Ragforge, file: Path, project: str = "") -> ImportedProject:
+    reports = [event for event in forge.importing(file, project=project) if isinstance(event, ImportedProject)]
+    (report,) = reports
+    return report
+
+
+def told(forge: Ragforge, project: str = "p") -> dict[str, object]:
+    """What a project says, without ids and times of its own."""
+    documents = forge.documents(project=project)
+    names = {document.id: document.sha256 for document in documents}
+    (talk,) = forge.conversations(project=project)
+    (made,) = forge.artifacts(project=project)
+    (run,) = forge.evaluations(project=project)
+    details = forge.evaluation(run.id, project=project)
+    return {
+        "documents": sorted(
+            (d.sha256, d.name, d.status, d.enabled, d.labels, d.title, d.summary, d.chunks, d.problem, d.type, d.notes)
+            for d in documents
+        ),
+        "sources": sorted(source.key for d in documents for source in d.sources),
+        "texts": {d.sha256: text_of(forge, d.id, project) for d in documents},
+        "turns": [
+            (t.question, t.answer, t.asked_at, t.summary, t.tags, [names[d] for d in t.documents], bool(t.rolled_into))
+            for t in forge.turns(talk.id, project=project)
+        ],
+        "rollups": [(r.title, r.text) for r in forge.rollups(talk.id, project=project)],
+        "rules": [t.text for t in forge.project_text_versions(ProjectTextKind.HARD_RULES, project=project)],
+        "questions": [
+            (q.id, q.text, [names[d] for d in q.documents]) for q in forge.questions("mine", project=project)
+        ],
+        "made": (made.title, made.sections[0].text, [names[s.document] for s in made.sources]),
+        "run": (run.metrics, [[names[f.document] for f in result.found] for result in details.results]),
+        "found": [(p.name, round(p.score, 5)) for p in forge.search("word1 word22 word333", project=project).passages],
+    }
+
+
+def test_another_workspace_has_the_same_without_a_model(forge: Ragforge, tmp_path: Path) -> None:
+    report = exported(forge, tmp_path / "e.zip")
+    assert (report.documents, report.files, report.conversations) == (7, 7, 1)
+    embedder = WatchedEmbedder()
+    with Ragforge.open(tmp_path / "new", embedders={"hashing": embedder}) as other:
+        done = imported(other, report.file)
+        assert (done.project, done.documents, done.embedded, embedder.calls) == ("p", 7, 0, 0)
+        assert told(other) == told(forge)
+        assert faults(other) == []
+        again = imported(other, report.file)
+        assert (again.documents, again.unchanged, again.conversations) == (0, 7, 0)
+        assert (again.texts, again.question_sets, again.runs, again.artifacts) == (0, 0, 0, 0)
+        assert told(other) == told(forge)
+        copy = imported(other, report.file, "A copy")
+        assert (copy.project, copy.documents, copy.embedded) == ("a-copy", 7, 0)
+        assert told(other, "a-copy") == told(forge)
+        assert faults(other) == []
+
+
+def test_texts_come_in_all_their_versions_or_not_at_all(tmp_path: Path) -> None:
+    def current(forge: Ragforge, project: str) -> str:
+        return forge.project_text(ProjectTextKind.HARD_RULES, project=project).text
+
+    with open_forge(tmp_path / "ws") as forge:
+        for text in ("Be kind.", "Be rude.", "Be kind."):
+            forge.write_project_text(ProjectTextKind.HARD_RULES, text, project="p")
+        file = exported(forge, tmp_path / "e.zip").file
+        forge.create_project("copy", embedder="hashing")
+        for times in (3, 0):
+            done = imported(forge, file, "copy")
+            assert (current(forge, "copy"), done.texts, done.notices) == ("Be kind.", times, ())
+        forge.create_project("own", embedder="hashing")
+        forge.write_project_text(ProjectTextKind.HARD_RULES, "Never tell prices.", project="own")
+        done = imported(forge, file, "own")
+        assert (current(forge, "own"), done.texts) == ("Never tell prices.", 0)
+        assert any("hard rules" in notice for notice in done.notices), "what is left out is named"
+
+
+def test_changed_bytes_are_named_and_the_rest_is_taken_in(tmp_path: Path) -> None:
+    with open_forge(tmp_path / "ws") as forge:
+        forge.add(fill(tmp_path / "docs", 2), project="p")
+        path = next((forge.workspace / "uploads").glob("*/*/*"))
+        path.chmod(0o600)
+        path.write_bytes(path.read_bytes() + b"rot")
+        report = exported(forge, tmp_path / "e.zip")
+        assert (report.documents, report.files, len(report.missing)) == (2, 1, 1)
+        forge.create_project("copy", embedder="hashing")
+        assert imported(forge, report.file, "copy").documents == 2
+
+
+def test_it_is_read_without_ragforge(forge: Ragforge, tmp_path: Path) -> None:
+    with zipfile.ZipFile(exported(forge, tmp_path / "e.zip").file) as archive:
+        documents = [json.loads(line) for line in archive.read("documents.jsonl").splitlines()]
+        for document in documents:
+            path = Path(document["sources"][0]["key"])
+            assert archive.read(document["file"]) == path.read_bytes()
+            if document["status"] == "ready":
+                assert archive.read(document["text"]).decode() == path.read_text()
+        chunks = [json.loads(line) for line in archive.read("chunks.jsonl").splitlines()]
+        vectors = archive.read("vectors.jsonl").splitlines()
+        assert len(chunks) == sum(document["chunks"] for document in documents) >= len(vectors) > 0
+        assert all(name.isascii() and ".." not in name for name in archive.namelist())
+
+
+def test_another_model_embeds_what_came(forge: Ragforge, tmp_path: Path) -> None:
+    with_vectors = exported(forge, tmp_path / "e.zip").file
+    without = exported(forge, tmp_path / "f.zip", vectors=False)
+    assert without.size < with_vectors.stat().st_size
+    embedder = WatchedEmbedder(32)
+    settings = load(tmp_path / "new", flags={"the test": {"embed.model": "wordllama"}})
+    with Ragforge.open(settings, embedders={"hashing": embedder}) as other:
+        other.create_project("q", embedder="hashing")
+        done = imported(other, with_vectors, "q")
+        assert done.embedded and done.notices and embedder.calls
+        assert faults(other) == []
+        done = imported(other, without.file, "r")
+        assert done.embedded and other.project("r").embedder == "wordllama"
+        assert [d.status for d in other.documents(project="r")].count(Status.READY) == 6
+
+
+def test_damaged_exports_are_refused(forge: Ragforge, tmp_path: Path) -> None:
+    from tests.acceptance.test_backup import rewritten
+
+    good = exported(forge, tmp_path / "e.zip").file
+    with zipfile.ZipFile(good) as archive:
+        documents = [json.loads(line) for line in archive.read("documents.jsonl").splitlines()]
+        project = json.loads(archive.read("manifest.json"))["project"]
+
+    def lines(**change: Any) -> bytes:
+        return b"".join(json.dumps(document | change).encode() + b"\n" for document in documents)
+
+    cases: list[tuple[dict[str, bytes | None], dict[str, Any]]] = [
+        ({"documents.jsonl": lines(sha256="0" * 64)}, {}),
+        ({"documents.jsonl": lines(sources=[])}, {}),
+        ({"documents.jsonl": lines(text="../../etc/passwd")}, {}),
+        ({"documents.jsonl": lines(file="files/none")}, {}),
+        ({"documents.jsonl": lines(status="odd")}, {}),
+        ({"vectors.jsonl": json.dumps({"document": documents[0]["id"], "text": "xyz", "vector": "!"}).encode()}, {}),
+        ({}, {"project": None}),
+        ({}, {"project": project | {"name": 3}}),
+        ({"documents.jsonl": b"[]\n"}, {}),
+    ]
+    for number, (change, manifest) in enumerate(cases):
+        bad = rewritten(good, tmp_path / f"bad{number}.zip", change, manifest)
+        with open_forge(tmp_path / f"new{number}") as other:
+            with pytest.raises(RagforgeError) as problem:
+                imported(other, bad)
+            assert problem.value.hint
+            assert faults(other) == [], change
+    backup = forge.backup(tmp_path / "b.zip").file
+    with open_forge(tmp_path / "last") as other, pytest.raises(RagforgeError, match="not what is wanted"):
+        imported(other, backup)
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAGFORGE_EMBED__MODEL", "wordllama")
+    fill(tmp_path / "docs", 2)
+    shell, other = (Shell(tmp_path / name, capsys) for name in ("ws", "other"))
+    shell.run("add", str(tmp_path / "docs"), "-p", "demo")
+    file = str(tmp_path / "e.zip")
+    assert shell.json("export", file, "-p", "demo")["export"]["documents"] == 2
+    assert "2 new files" in other.run("import", file).stderr
+    assert "2 known" in other.run("import", file).stderr
+    assert other.json("import", file, "-p", "Second")["import"]["project"] == "second"
+    assert other.json("check")["ok"]

@@ -1,0 +1,74 @@
+"""The inbox: what is kept is durable and private, what is not is gone, and nobody's file is swept."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from pathlib import Path
+
+import pytest
+
+from ragforge.adapters.locks import FileLock
+from ragforge.errors import StoreError
+from ragforge.operate.inbox import Inbox
+
+
+def opened(folder: Path, *needed: str) -> Inbox:
+    inbox = Inbox(folder, FileLock)
+    inbox.open(lambda: needed)
+    return inbox
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {"lock"}
+
+
+def test_what_is_kept_stays_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+    inbox = opened(tmp_path / "inbox")
+    with inbox.receive("../../etc/passwd") as receiving:
+        receiving.write(b"some ")
+        receiving.write(b"bytes")
+        received = receiving.keep()
+    inbox.sync()
+    path = inbox.path(received.inbox)
+    assert path.parent == tmp_path / "inbox" and path.read_bytes() == b"some bytes"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert (received.size, received.sha256) == (10, hashlib.sha256(b"some bytes").hexdigest())
+    inbox.remove(received.inbox)
+    inbox.remove(received.inbox)
+    assert names(tmp_path / "inbox") == set()
+
+
+def test_what_is_not_kept_is_gone(tmp_path: Path) -> None:
+    inbox = opened(tmp_path / "inbox")
+    with pytest.raises(ValueError), inbox.receive("a") as receiving:
+        receiving.write(b"half")
+        raise ValueError
+    assert names(tmp_path / "inbox") == set()
+
+
+def test_nobodys_files_are_swept_at_the_start_unless_another_receives(tmp_path: Path) -> None:
+    folder = tmp_path / "inbox"
+    first = opened(folder)
+    for name in ("a" * 32, "b" * 32):
+        (folder / name).write_bytes(b"x")
+    opened(folder, "b" * 32).close()
+    assert names(folder) == {"a" * 32, "b" * 32}, "the first may be receiving them"
+    first.close()
+    opened(folder, "b" * 32).close()
+    assert names(folder) == {"b" * 32}
+
+
+def test_nobody_is_alone_while_another_receives(tmp_path: Path) -> None:
+    first, second = opened(tmp_path / "inbox"), Inbox(tmp_path / "inbox", FileLock)
+    with second.alone() as alone:
+        assert not alone
+    first.close()
+    with second.alone() as alone:
+        assert alone
+
+
+@pytest.mark.parametrize("name", ["../catalog.db", "lock", "", "A" * 32, "a" * 31])
+def test_only_names_of_its_own_are_paths(tmp_path: Path, name: str) -> None:
+    with pytest.raises(StoreError):
+        opened(tmp_path / "inbox").path(name)
