@@ -70,7 +70,7 @@ class Ours:
         self.catch_up()
 
     def catch_up(self) -> None:
-        self.forge._follow.catch_up(self.forge.project(PROJECT).id)
+        self.forge._flows.follow.catch_up(self.forge.project(PROJECT).id)
 
     def publish(self, passages: Passages, labels: Labels = Labels()) -> None:  # noqa: B008
         """Each document's passages as one file, everything in the catalog; the indexes have not seen it yet."""
