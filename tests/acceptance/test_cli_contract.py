@@ -80,7 +80,7 @@ def test_the_version_and_shell_completion(tmp_path: Path) -> None:
     words = ragforge(
         folder=tmp_path, _RAGFORGE_COMPLETE="complete_bash", COMP_WORDS="ragforge re", COMP_CWORD="1"
     ).stdout
-    assert words.split() == ["rebuild", "reindex"]
+    assert words.split() == ["rebuild", "reindex", "restore"]
 
 
 @pytest.mark.parametrize(
