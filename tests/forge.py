@@ -7,11 +7,14 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from ragforge import Ragforge
 from ragforge.domain.cancel import Cancel
-from ragforge.domain.library import Finding
+from ragforge.domain.library import Finding, Job
 from ragforge.domain.strategy import Strategy
 from ragforge.domain.tokens import Matrix, Passage
+from ragforge.operate.access import owner
 from ragforge.ports import Embedder
 from ragforge.settings import load
 from ragforge.testing.hashing import HashingEmbedder
@@ -78,3 +81,14 @@ def places_of(needle: bytes, folder: Path) -> list[str]:
     for base, _, names in os.walk(folder):
         found += [name for name in names if needle in Path(base, name).read_bytes()]
     return sorted(found)
+
+
+def set_aside(forge: Ragforge, job: Job) -> Job:
+    """As after five kills while it was taken in, without the rests between them."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("ragforge.adapters.catalog.jobs._PAUSE_MILLISECONDS", 0)
+        for _ in range(5):
+            with forge._parts.catalog.write() as c:
+                assert c.jobs.claim(owner(), "killed", [job.kind], 120.0, job.id)
+                assert c.jobs.free(owner(), lambda worker: False) == 1
+    return forge.job(job.id)

@@ -87,7 +87,7 @@ def version(number: int) -> str:
 def test_I3_a_reader_sees_the_old_or_the_new_text_never_both_or_neither(swift_path: Path) -> None:
     path = swift_path / "note.md"
     path.write_text(version(0))
-    times = count(30, 500)
+    times = count(15, 500)
     with open_forge(swift_path / "workspace") as forge, open_forge(swift_path / "workspace") as other:
         forge.add(path, project="p")
         readers = [Reader(forge), Reader(other)]
@@ -136,7 +136,7 @@ def test_I3_a_reader_in_another_process_sees_the_same(swift_path: Path) -> None:
             os._exit(code)
     os.read(reading, 1)
     with open_forge(swift_path / "workspace") as forge:
-        for number in range(1, count(15, 200)):
+        for number in range(1, count(8, 200)):
             path.write_text(version(number))
             forge.add(path, project="p")
     (swift_path / "done").touch()

@@ -58,7 +58,7 @@ def modes_of(operation: Any) -> list[GenerationMode]:
 
 @pytest.mark.timeout(1800)
 def test_every_call_is_answered_as_documented(forge: Ragforge) -> None:
-    known, each, calls = there(forge), count(3, 30), 0
+    known, each, calls = there(forge), count(3, 40), 0
     with serving(forge) as address:
         schema = schemathesis.openapi.from_url(f"{address}/openapi.json")
         operations = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]

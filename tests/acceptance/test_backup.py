@@ -840,7 +840,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_ten_thousand_chunks_are_back_within_seconds(tmp_path: Path) -> None:
-    files = count(20, 300)
+    files = count(10, 300)
     with open_forge(tmp_path / "ws") as forge:
         forge.add(fill(tmp_path / "docs", files, 170), project="p")
         chunks = sum(document.chunks for document in forge.documents(project="p"))

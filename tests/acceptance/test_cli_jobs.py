@@ -9,7 +9,7 @@ import pytest
 
 from ragforge.domain.library import Job, JobState, Progress
 from ragforge.operate import access
-from tests.forge import prose
+from tests.forge import prose, set_aside
 from tests.shell import Shell
 
 
@@ -73,12 +73,10 @@ def test_a_file_that_could_not_be_read_is_not_listed_as_done_alone(shell: Shell)
 
 def test_what_waits_or_was_set_aside_is_cancelled_and_its_bytes_are_gone(shell: Shell) -> None:
     waiting, aside = sent(shell, "one.md"), sent(shell, "two.md")
-    with shell.forge() as forge, forge._parts.catalog.write() as c:
-        for _ in range(3):
-            assert c.jobs.claim(access.owner(), "killed", ["upload"], 120.0, aside.id)
-            c.jobs.free(access.owner(), lambda worker: False)
+    with shell.forge() as forge:
+        set_aside(forge, aside)
     shown = shell.run("jobs", "show", aside.id).stdout
-    assert "quarantined" in shown and "ask for it again" in shown and "begun      3 times" in shown
+    assert "quarantined" in shown and "ask for it again" in shown and "begun      5 times" in shown
     assert "Cancelled upload one.md" in shell.run("jobs", "cancel", waiting.id[:8]).stderr
     assert shell.json("jobs", "cancel", aside.id)["job"]["state"] == "cancelled"
     assert [path.name for path in (shell.workspace / "inbox").iterdir()] == ["lock"]

@@ -24,7 +24,7 @@ def version(number: int) -> str:
 
 
 def test_a_file_replaced_under_eight_threads_in_two_processes(swift_path: Path) -> None:
-    replacements = count(40, 500)
+    replacements = count(20, 500)
     path, workspace = swift_path / "versions.md", swift_path / "workspace"
     path.write_text(version(0))
     with open_forge(workspace) as forge:
@@ -174,7 +174,7 @@ def rows_of(forge: Ragforge) -> set[int]:
 
 def test_kills_while_indexes_apply_changes(swift_path: Path) -> None:
     """Killed at a random moment or at a failpoint inside: nothing is lost, nothing is there twice."""
-    kills, how = count(12, 100), random.Random(3)
+    kills, how = count(6, 100), random.Random(3)
     workspace, docs = swift_path / "workspace", swift_path / "docs"
     files = fill(docs, 12)
     with open_forge(workspace) as forge:

@@ -198,7 +198,7 @@ def test_no_text_makes_headings_of_its_own() -> None:
 
     from hypothesis import settings
 
-    settings(max_examples=count(150, 5_000), deadline=None)(holds)()
+    settings(max_examples=count(60, 5_000), deadline=None)(holds)()
 
 
 def test_settling_keeps_every_citation_and_adds_none() -> None:
@@ -210,4 +210,4 @@ def test_settling_keeps_every_citation_and_adds_none() -> None:
 
     from hypothesis import settings
 
-    settings(max_examples=count(100, 2_000), deadline=None)(holds)()
+    settings(max_examples=count(40, 2_000), deadline=None)(holds)()

@@ -270,7 +270,7 @@ words = st.sampled_from(
 )
 
 
-@settings(max_examples=count(200, 5_000), deadline=None)
+@settings(max_examples=count(100, 5_000), deadline=None)
 @given(st.lists(words | st.text(max_size=4), max_size=30).map("".join))
 def test_any_answer_can_be_checked(text: str) -> None:
     result = checked(text)

@@ -36,7 +36,7 @@ def test_the_text_as_a_reader_sees_it(written: str, shown: str) -> None:
     assert plain(*written) == shown
 
 
-@settings(max_examples=count(200, 5_000))
+@settings(max_examples=count(100, 5_000))
 @given(
     st.lists(st.sampled_from(["&", "#", "1", "04", ";", "x", "a", "amp", "\r", "\n", "\u200b", "\u200d", "é", "\x00"]))
 )

@@ -231,7 +231,7 @@ PIECES = [
 texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=40).map("".join)
 
 
-@settings(max_examples=count(400, 20_000), deadline=None)
+@settings(max_examples=count(150, 20_000), deadline=None)
 @given(texts, st.data())
 def test_pieces_do_not_matter_and_nothing_comes_alive(text: str, data: st.DataObject) -> None:
     whole, passed = clean(text, SOURCES)

@@ -24,7 +24,7 @@ from ragforge.errors import Conflict, DiskFull, NotAllowed, NotFound, ProviderEr
 from ragforge.operate import access, jobs
 from ragforge.operate import worker as operate_worker
 from ragforge.operate.jobs import JobRunner, may_live, worker_name
-from tests.forge import SMALL, WatchedEmbedder, faults, open_forge, prose, text_of
+from tests.forge import SMALL, WatchedEmbedder, faults, open_forge, prose, set_aside, text_of
 
 
 @pytest.fixture
@@ -390,15 +390,6 @@ def test_other_kinds_of_work(forge: Ragforge) -> None:
     assert none.state is JobState.FAILED and "none" in none.error
     assert [job.kind for job in forge.jobs(limit=2)] == ["evaluate", "reindex"]
     assert faults(forge) == []
-
-
-def set_aside(forge: Ragforge, job: Job) -> Job:
-    """As after three kills while it was taken in."""
-    for _ in range(3):
-        with forge._parts.catalog.write() as c:
-            assert c.jobs.claim(access.owner(), "killed", ["upload"], 120.0, job.id)
-            assert c.jobs.free(access.owner(), lambda worker: False) == 1
-    return forge.job(job.id)
 
 
 def test_what_was_set_aside_is_taken_up_when_it_is_asked_for_again(forge: Ragforge) -> None:

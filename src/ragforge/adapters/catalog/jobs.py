@@ -30,6 +30,9 @@ STRIKES = 3
 _PAUSE_MILLISECONDS = 1000
 """How long a job rests after its first failure; after each further one twice as long."""
 
+_DEATHS = 5
+"""So many processes may end over a job before it is set aside: most were killed for another reason, or another job."""
+
 _OPEN = (str(JobState.QUEUED), str(JobState.RUNNING))
 _UNFINISHED = (*_OPEN, str(JobState.QUARANTINED))
 _SERVED = (JobState.DONE, JobState.FAILED)
@@ -311,7 +314,7 @@ class SqlJobs:
         return {(row[0], row[1]): row[2] for row in self._session.execute(statement)}
 
     def reap(self, scope: Scope) -> int:
-        """Jobs whose worker stopped beating go back to the queue, or into quarantine after three strikes."""
+        """Jobs whose worker stopped beating go back to the queue, or into quarantine after five."""
         taken = self._take_back(scope)
         self._forget_old(scope)
         return taken
@@ -328,12 +331,15 @@ class SqlJobs:
 
     def _strike(self, rows: Sequence[Row[Any]]) -> None:
         for row in rows:
-            state, error = _after_failure(row.attempts), "its process ended without a word"
+            state, error = _after_failure(row.attempts, _DEATHS), "its process ended without a word"
             if row.cancel_requested:
                 state, error = JobState.CANCELLED, row.error or error
             elif json.loads(row.payload).get(FOREGROUND):
                 state, error = JobState.FAILED, f"{error}; run the command again"
-            self._close([row.ord], state, error)
+            again = state is JobState.QUEUED and row.attempts > 1
+            # then others come first: a server that is killed often would otherwise always be at the same job
+            rest = _PAUSE_MILLISECONDS << 2 * (row.attempts - 1) if again else None
+            self._close([row.ord], state, error, rest=rest)
 
     def _forget_old(self, scope: Scope) -> None:
         ended = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
@@ -434,8 +440,8 @@ def _held(job: Job) -> tuple[sa.ColumnElement[bool], ...]:
     return (t.jobs.c.id == job.id, t.jobs.c.fence == job.fence, t.jobs.c.state == str(JobState.RUNNING))
 
 
-def _after_failure(attempts: int) -> JobState:
-    return JobState.QUARANTINED if attempts >= STRIKES else JobState.QUEUED
+def _after_failure(attempts: int, most: int = STRIKES) -> JobState:
+    return JobState.QUARANTINED if attempts >= most else JobState.QUEUED
 
 
 def _job(row: Row[Any]) -> Job:

@@ -903,45 +903,23 @@ class CatalogContract(ShelfContract):
                 assert unit.jobs.heartbeat(owner(), job, 10, progress)
         assert self.job(shelf, job.id).progress == progress
 
-    def test_three_dead_workers_are_quarantine(self, shelf: Shelf, clock: ManualClock) -> None:
+    def test_five_dead_workers_are_quarantine_and_others_come_between(self, shelf: Shelf, clock: ManualClock) -> None:
         queued = self.enqueue(shelf)
-        for attempt in (1, 2, 3):
+        for attempt, rest in enumerate((0, 4, 16, 64), 1):
             assert self.claim(shelf).attempts == attempt
             clock.advance(11)
+            with shelf.catalog.write() as unit:
+                assert unit.jobs.reap(owner()) == 1
+                assert rest == 0 or unit.jobs.claim(owner(), "w", ("add",), 10) is None
+            clock.advance(rest)
+        assert self.claim(shelf).attempts == 5
+        clock.advance(11)
         with shelf.catalog.write() as unit:
             assert unit.jobs.reap(owner()) == 1
             assert unit.jobs.claim(owner(), "w", ("add",), 10) is None
         found = self.job(shelf, queued.id)
         assert (found.state, found.owner) == (JobState.QUARANTINED, None)
-        assert found.error and found.hint
-
-    def test_what_was_set_aside_is_taken_up_or_cancelled(self, shelf: Shelf, clock: ManualClock) -> None:
-        for state in (JobState.QUEUED, JobState.CANCELLED):
-            job = self.enqueue(shelf)
-            for _ in range(3):
-                self.claim(shelf)
-                clock.advance(11)
-            with shelf.catalog.write() as unit:
-                unit.jobs.reap(owner())
-                if state is JobState.CANCELLED:
-                    unit.jobs.cancel(owner(), job.id)
-                found = unit.jobs.take_up(owner(), job.id)
-                assert unit.jobs.take_up(owner(), job.id) == found
-            assert found.state is state
-            if state is JobState.QUEUED:
-                assert (found.attempts, found.error, found.hint, self.claim(shelf).attempts) == (0, "", "", 1)
-
-    def test_a_claim_holds_until_another_has_it(self, shelf: Shelf, clock: ManualClock) -> None:
-        self.enqueue(shelf)
-        late = self.claim(shelf)
-        with shelf.catalog.write() as unit:
-            assert unit.jobs.holds(owner(), late)
-        clock.advance(11)
-        now = self.claim(shelf)
-        with shelf.catalog.write() as unit:
-            assert unit.jobs.holds(owner(), now) and not unit.jobs.holds(owner(), late)
-            unit.jobs.finish(owner(), now)
-            assert not unit.jobs.holds(owner(), now)
+        assert found.error
 
     def test_failures_end_or_return_to_the_queue_and_rest_there(self, shelf: Shelf, clock: ManualClock) -> None:
         queued = self.enqueue(shelf)
