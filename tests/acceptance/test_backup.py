@@ -172,7 +172,7 @@ k = 7
     for file in ("b.zip", "e.zip"):
         with zipfile.ZipFile(tmp_path / file) as archive:
             everything = b"\n".join(archive.read(name) for name in archive.namelist())
-        for planted in (*SECRETS, secret, secret.rpartition("_")[2]):
+        for planted in (*SECRETS, secret, secret[16:]):
             assert planted.encode() not in everything, (file, planted)
     with zipfile.ZipFile(tmp_path / "b.zip") as archive:
         settings = archive.read("workspace/ragforge.toml").decode()
