@@ -50,8 +50,8 @@ def list_jobs(
 ) -> None:
     """List long work, newest first: what was asked of a server, and what commands do or did.
 
-    What has ended is remembered for 30 days. What broke three times is set aside (quarantined) until it is asked for
-    again or cancelled.
+    What has ended is remembered for 30 days. What broke three times, or was at work at five kills, is set aside
+    (quarantined) until it is asked for again or cancelled.
     """
     with common.open() as forge:
         jobs, slugs = forge.jobs(project=project or common.project, limit=limit), _slugs(forge)
