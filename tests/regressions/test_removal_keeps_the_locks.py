@@ -61,6 +61,9 @@ def has_locks(workspace: Path) -> bool:
 
 DONE: dict[str, Callable[[Ragforge, Path], object]] = {
     "add": lambda forge, folder: forge.add(folder / "two.md", project="p"),
+    "add the catalog by another name": lambda forge, folder: list(
+        forge.adding([folder / "linked", folder], project="p")
+    ),
     "search": lambda forge, folder: forge.search("chairs", project="p"),
     "remove": lambda forge, folder: list(forge.removing(["two.md"], project="p")),
     "sync": lambda forge, folder: list(forge.syncing(folder / "docs", project="p")),
@@ -82,6 +85,7 @@ def test_nothing_that_can_be_done_costs_the_locks(tmp_path: Path) -> None:
         (tmp_path / f"{name}.md").write_text(f"# File {name}\n\nIt is about chairs of the kind {name}.\n")
     workspace = tmp_path / "workspace"
     with open_forge(workspace) as forge:
+        (tmp_path / "linked").hardlink_to(workspace / "catalog.db")
         for name, done in DONE.items():
             done(forge, tmp_path)
             assert has_locks(workspace), name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from ragforge.domain.documents import ParseFailure, Reason
 from ragforge.errors import UserError
 
 _COPY = "copy what it gives into a file and add that"
-_WORKSPACE_FILES = frozenset({"ragforge.toml", "catalog.db"})
+_CATALOG = "catalog.db"
+_WORKSPACE_FILES = frozenset({"ragforge.toml", _CATALOG})
 _SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__", "site-packages"})
 
 
@@ -58,6 +60,9 @@ def find_files(paths: Sequence[str | os.PathLike[str]], workspace: Path) -> Iter
     """Every file under the paths, once. A path named by the user is taken even if hidden; our own files never are."""
     own = os.stat(workspace)
     seen = {(own.st_dev, own.st_ino)}
+    with suppress(OSError):  # on Postgres it has none; closing it would drop this process's locks on it
+        catalog = os.stat(workspace / _CATALOG)
+        seen.add((catalog.st_dev, catalog.st_ino))
     for path in paths:
         if not os.fspath(path):  # an unset variable of a shell script, hardly the current folder
             raise UserError("an empty path", hint="name a file or a folder; . is the current one")
@@ -77,6 +82,8 @@ def _visit(path: str, seen: set[tuple[int, int]], workspace: Path) -> Iterator[F
         return
     if stat.S_ISDIR(info.st_mode):
         yield from _walk(path, info, seen, workspace)
+    elif (info.st_dev, info.st_ino) in seen:
+        yield Unreadable(path, ParseFailure(Reason.UNSUPPORTED, "it is the workspace's catalog", "add files of yours"))
     elif stat.S_ISREG(info.st_mode):
         yield Found(path, info.st_size, info.st_mtime_ns)
     else:
@@ -113,7 +120,7 @@ def _walk(top: str, info: os.stat_result, seen: set[tuple[int, int]], workspace:
             if stat.S_ISDIR(info.st_mode):
                 if entry.name not in _SKIPPED_FOLDERS:
                     below.append((entry.path, info))
-            elif stat.S_ISREG(info.st_mode):
+            elif stat.S_ISREG(info.st_mode) and (info.st_dev, info.st_ino) not in seen:
                 yield Found(entry.path, info.st_size, info.st_mtime_ns)
         waiting += reversed(below)
 

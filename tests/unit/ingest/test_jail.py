@@ -77,7 +77,7 @@ def children(process: int) -> set[int]:
 
 
 def launcher_of(jail: Jail) -> int:
-    jail.start()
+    assert text(run(jail, "noise"))  # what it forks to get ready is gone by then
     launched = jail._launched
     assert launched is not None
     return launched.process.pid
@@ -344,7 +344,7 @@ from ragforge.ingest.jail.pool import Jail
 from ragforge.ingest.parse.registry import Parser
 from ragforge.ports import ParseRequest
 jail = Jail(parsers={"evil": Parser("evil")}, paths=[sys.argv[1]])
-jail.start()
+jail.parse(ParseRequest("evil", "e"), io.BytesIO(b"noise"), Cancel())  # what is forked to get ready is gone by then
 print(jail._launched.process.pid, jail._launched.folder, flush=True)
 jail.parse(ParseRequest("evil", "e"), io.BytesIO(b"sleep 60"), Cancel())
 """

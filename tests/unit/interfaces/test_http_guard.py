@@ -73,6 +73,11 @@ class Behind:
         if path.endswith("/ask"):
             media = request.query_params.get("media", "text/event-stream")
             return StreamingResponse(self._endless(), media_type=media)
+        if path.endswith("/prompt"):
+            try:
+                await asyncio.sleep(5)
+            except asyncio.CancelledError:
+                return JSONResponse({"accepted": True}, 202)
         if path.endswith("/search"):
             await anyio.to_thread.run_sync(self.free.wait, 5)
             return JSONResponse({"late": True})
@@ -439,6 +444,12 @@ def test_a_request_whose_thread_works_on_is_answered_all_the_same(server: Served
     assert seconds < SOON and response.status_code == 401
     assert response.json()["error"]["code"] == "unauthenticated"
     server.behind.free.set()
+
+
+def test_a_request_that_answers_when_it_is_cancelled_is_refused_all_the_same(server: Served) -> None:
+    id, secret = server.key()
+    seconds, response = revoked_after(server, id, lambda: server.get(f"{PROJECT}/prompt", secret, "POST"))
+    assert seconds < SOON and response.status_code == 401
 
 
 def test_a_socket_closes_with_its_key(server: Served) -> None:

@@ -48,9 +48,9 @@ class Revocations:
         with anyio.CancelScope() as work:
 
             def stop() -> None:
-                work.cancel()
-                if farewell is not None:
+                if farewell is not None:  # first: work that answers when it is cancelled comes too late then
                     last_words.append(asyncio.ensure_future(farewell()))
+                work.cancel()
 
             with self._told(principal, stop):
                 yield

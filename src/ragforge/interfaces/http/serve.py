@@ -48,6 +48,10 @@ _SWITCH_SECONDS = 0.001
 """A thread that computes gives way to the event loop this often; Python's own 5 ms times the threads are too long."""
 _ARENA_MAX, _ARENAS = -8, 2
 """`M_ARENA_MAX` of glibc: by default each of our threads may keep memory of its own that the others cannot use."""
+_MMAP_THRESHOLD, _LARGE_BYTES = -3, 2**20
+"""`M_MMAP_THRESHOLD` of glibc: larger blocks go back to the system at once. By default that grows with use to 32 MB,
+and what is freed between small blocks stays."""
+_TIDY_SECONDS = 10.0
 _LARGEST_MESSAGE = 2**20 + 4_096
 _LOOK_SECONDS = 0.1
 _SETTLE_SECONDS = 3.0
@@ -149,12 +153,13 @@ class _Server(uvicorn.Server):
 
 
 def share_memory() -> None:
-    """Let all threads take memory from the same few places; to be said before there are many threads.
+    """Let all threads take memory from the same few places, and return large blocks; to be said before there are many.
 
     Half a minute of uploads otherwise doubles what the process holds, and none of it is in use.
     """
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(_ARENA_MAX, _ARENAS)
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def settle() -> None:
@@ -168,6 +173,22 @@ def _describe(app: FastAPI) -> None:
     time.sleep(_SETTLE_SECONDS)
     app.state.reference()
     gc.freeze()
+
+
+def _give_back() -> None:
+    """Return to the system what requests have left behind.
+
+    Python looks for old garbage so seldom, with what is loaded set aside, and the C library keeps what was freed
+    between things in use: a busy server would hold ever more of both.
+    """
+    trim: Callable[[int], object] = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: None)
+    looked = 0
+    while True:
+        time.sleep(_TIDY_SECONDS)
+        if (young := gc.get_stats()[0]["collections"]) != looked:  # else hardly anything was done meanwhile
+            gc.collect()
+            trim(0)
+            looked = young + 1
 
 
 def serve(app: FastAPI, sockets: Sequence[socket.socket], started: Callable[[], None], *, head_seconds: float) -> None:
@@ -188,6 +209,7 @@ def serve(app: FastAPI, sockets: Sequence[socket.socket], started: Callable[[], 
     def begin() -> None:
         started()
         threading.Thread(target=_describe, args=[app], name="ragforge-describe", daemon=True).start()
+        threading.Thread(target=_give_back, name="ragforge-tidy", daemon=True).start()
 
     server = _Server(config, begin)
 

@@ -24,9 +24,10 @@ AT_ONCE = 8
 """Calls: the servers are in this process too, and one of them writes without end."""
 DEADLINE = 1.6
 UNRAISABLE = (
-    "ignore:Exception ignored in. <async_generator object AsyncResponseStream:pytest.PytestUnraisableExceptionWarning"
+    "ignore:Exception ignored in. <async_generator object (AsyncResponse|BoundAsync)Stream"
+    ":pytest.PytestUnraisableExceptionWarning"
 )
-"""A generator of the HTTP library, collected just when it is being closed: Python then says so on stderr, no more."""
+"""A generator of an HTTP library, collected just when it is being closed: Python then says so on stderr, no more."""
 KEY = "sk-very-secret"
 QUESTION = (Message(Role.USER, "What is the refund window?"),)
 FINAL = {behaviours.UNAUTHORIZED, behaviours.FORBIDDEN, behaviours.UNKNOWN_MODEL, behaviours.QUOTA}
