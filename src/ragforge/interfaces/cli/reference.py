@@ -112,9 +112,9 @@ def _error_rows(cls: type[errors.RagforgeError], depth: int) -> Iterator[str]:
 
 def http_schema() -> str:
     """What `/openapi.json` answers: each route of the server, what it takes and what it gives."""
-    from ragforge.interfaces.http.app import routed
+    from ragforge.interfaces.http.app import schema
 
-    return json.dumps(routed().openapi(), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def main(folder: str) -> None:

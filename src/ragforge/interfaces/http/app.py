@@ -31,8 +31,10 @@ from ragforge.interfaces.http.limits import Limits
 from ragforge.interfaces.http.metrics import Metrics
 from ragforge.interfaces.http.observe import Observe
 from ragforge.interfaces.http.policy import POLICY, WS, undecided
+from ragforge.interfaces.http.requests import with_field_texts
 from ragforge.interfaces.http.routes import ROUTERS, mcp
 from ragforge.interfaces.http.routes.health import Health
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.streams import Streams
 from ragforge.interfaces.http.watching import Watches
 from ragforge.interfaces.http.workers import Place, Relay
@@ -91,13 +93,33 @@ def create_app(forge: Ragforge) -> FastAPI:
     app.state.watches = Watches(forge.job, streams.lookups)
     app.state.worker, app.state.place = worker, place
     app.state.reference = cache(lambda: reference.page(app.openapi()))
+    app.openapi = cache(schema)  # type: ignore[method-assign]
     app.state.health = Health(forge, metrics, place, lambda: worker.alive)
     return app
 
 
 def routed(**parts: Any) -> FastAPI:
-    """The routes and what they say of themselves; the parts make a server of them."""
-    app = FastAPI(
+    """The routes; the parts make a server of them."""
+    app = _empty(**parts)
+    for router in ROUTERS:
+        app.include_router(router)
+    errors.install(app)
+    return app
+
+
+def schema() -> dict[str, Any]:
+    """What the routes say of themselves, as OpenAPI."""
+    app = _empty()
+    for route in (route for router in ROUTERS for route in router.routes):
+        told = route.described() if isinstance(route, Route) else route
+        if isinstance(told, APIRoute):
+            told.summary = re.split(r"[.:;]\s", f"{told.description} ")[0]
+        app.router.routes.append(told)
+    return with_field_texts(errors.with_error_shape(app.openapi()))
+
+
+def _empty(**parts: Any) -> FastAPI:
+    return FastAPI(
         title="ragforge",
         version=ragforge.__version__,
         summary="Documents you can ask: passages, cited answers, honest abstentions.",
@@ -106,13 +128,6 @@ def routed(**parts: Any) -> FastAPI:
         telemetry=_UNTOLD,
         **parts,
     )
-    for router in ROUTERS:
-        for route in router.routes:
-            if isinstance(route, APIRoute):
-                route.summary = re.split(r"[.:;]\s", f"{route.description} ")[0]
-        app.include_router(router)
-    errors.install(app)
-    return app
 
 
 def routes_of(routers: tuple[APIRouter, ...]) -> Iterator[tuple[str, str]]:

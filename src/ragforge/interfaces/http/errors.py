@@ -112,22 +112,13 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _misshapen)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(Exception, _broken)
-    _describe(app)
 
 
-def _describe(app: FastAPI) -> None:
-    """The schema of the server tells the shape that all errors have."""
-    plain = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        schema = TypeAdapter(ErrorShape).json_schema(ref_template=_REFERENCE)
-        told = plain()
-        told.setdefault("components", {}).setdefault("schemas", {}).update(
-            {**schema.pop("$defs"), ErrorShape.__name__: schema}
-        )
-        return told
-
-    app.openapi = openapi  # type: ignore[method-assign]
+def with_error_shape(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of the server, with the shape that all errors have."""
+    shape = TypeAdapter(ErrorShape).json_schema(ref_template=_REFERENCE)
+    schema["components"]["schemas"] |= {**shape.pop("$defs"), ErrorShape.__name__: shape}
+    return schema
 
 
 def status_of(problem: RagforgeError) -> tuple[int, str]:

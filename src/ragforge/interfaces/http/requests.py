@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -31,7 +35,7 @@ _MOST_FIELDS = 100
 
 
 class Body(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -40,6 +44,37 @@ class Body(BaseModel):
         if isinstance(sent, dict) and len(sent) > _MOST_FIELDS:
             raise ValueError(f"more than {_MOST_FIELDS} fields")
         return sent
+
+
+def with_field_texts(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of the server, with what stands below each field here. Pydantic would read that whenever a server
+    starts, which takes a while and is of no use to answer."""
+    shapes, below = schema["components"]["schemas"], dict(_texts())
+    for kind in _kinds(Body):
+        for name, told in shapes.get(kind.__name__, {}).get("properties", {}).items():
+            texts = (below.get((each.__name__, name), "") for each in kind.__mro__)
+            if text := next(filter(None, texts), ""):
+                told["description"] = text
+    return schema
+
+
+def _kinds(kind: type[Body]) -> Iterator[type[Body]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from _kinds(each)
+
+
+def _texts() -> Iterator[tuple[tuple[str, str], str]]:
+    """A class and its field, and the text below it."""
+    for kind in ast.parse(inspect.getsource(sys.modules[__name__])).body:
+        if isinstance(kind, ast.ClassDef):
+            for field, text in zip(kind.body, kind.body[1:], strict=False):
+                match field, text:
+                    case (
+                        ast.AnnAssign(target=ast.Name(name)),
+                        ast.Expr(value=ast.Constant(value=str(told))),
+                    ):
+                        yield (kind.name, name), inspect.cleandoc(told)
 
 
 class FilterFields(Body):

@@ -16,10 +16,13 @@ from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
 from ragforge.interfaces.http.requests import ArtifactRequest
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Wait, answered
 
-router = APIRouter(prefix="/v1/projects/{project}/artifacts", tags=["documents made"], responses=ERRORS)
+router = APIRouter(
+    prefix="/v1/projects/{project}/artifacts", tags=["documents made"], responses=ERRORS, route_class=Route
+)
 
 _MEDIA = {
     "md": "text/markdown; charset=utf-8",

@@ -17,10 +17,11 @@ from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
 from ragforge.interfaces.http.requests import EvaluationRequest, QuestionsRequest
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Wait, answered
 
-router = APIRouter(prefix="/v1/projects/{project}", tags=["evaluation"], responses=ERRORS)
+router = APIRouter(prefix="/v1/projects/{project}", tags=["evaluation"], responses=ERRORS, route_class=Route)
 
 
 @router.get("/questions", response_model=page_of(QuestionSet))

@@ -25,12 +25,13 @@ from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
 from ragforge.interfaces.http.parts import Form, Parts, Raw
 from ragforge.interfaces.http.requests import FileChange, UploadFields
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 from ragforge.interfaces.http.streams import streams_of, while_there
 from ragforge.interfaces.http.working import IdempotencyKey, Wait, answered
 from ragforge.interfaces.misshapen import sentence
 
-router = APIRouter(prefix="/v1/projects/{project}/files", tags=["files"], responses=ERRORS)
+router = APIRouter(prefix="/v1/projects/{project}/files", tags=["files"], responses=ERRORS, route_class=Route)
 
 _AS_DATA = {
     "Content-Security-Policy": "sandbox; default-src 'none'",

@@ -18,9 +18,10 @@ from ragforge.domain.library import Finding
 from ragforge.interfaces.http.caller import json_response
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.metrics import CONTENT_TYPE, Metrics
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.workers import Place, asked_of_others, is_relayed
 
-router = APIRouter(tags=["operation"])
+router = APIRouter(tags=["operation"], route_class=Route)
 
 _BELIEVED_SECONDS = 1.0
 _ALIVE = b'{"status":"alive"}'

@@ -9,9 +9,10 @@ from ragforge.domain.library import Job
 from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 
-router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS)
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"], responses=ERRORS, route_class=Route)
 
 
 @router.get("", response_model=page_of(Job))

@@ -17,9 +17,10 @@ from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
 from ragforge.interfaces.http.requests import FeedbackRequest
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 
-router = APIRouter(prefix="/v1/projects/{project}", tags=["log"], responses=ERRORS)
+router = APIRouter(prefix="/v1/projects/{project}", tags=["log"], responses=ERRORS, route_class=Route)
 
 Since = Annotated[AwareDatetime | None, Query(description="Only what was asked since this moment")]
 

@@ -12,9 +12,10 @@ from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
 from ragforge.interfaces.http.requests import ConversationRequest, TurnChange
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 
-router = APIRouter(prefix="/v1/projects/{project}", tags=["memory"], responses=ERRORS)
+router = APIRouter(prefix="/v1/projects/{project}", tags=["memory"], responses=ERRORS, route_class=Route)
 
 
 @router.get("/conversations", response_model=page_of(Conversation))

@@ -14,7 +14,6 @@ import anyio
 import anyio.to_thread
 from fastapi import APIRouter
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -48,6 +47,7 @@ from ragforge.interfaces.http.errors import (
     status_of,
 )
 from ragforge.interfaces.http.presence import unless_gone, worked
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.stepping import stepped
 from ragforge.interfaces.http.streams import SSE_HEADERS, streams_of, while_there
 from ragforge.interfaces.records import json_text
@@ -56,7 +56,7 @@ _MODELS = f"GET /v1/models lists those that do; a project is {PREFIX}PROJECT"
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
 
-class _Route(APIRoute):
+class _Route(Route):
     """Errors are told with the fields of OpenAI's, beside ours."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

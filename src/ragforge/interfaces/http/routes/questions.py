@@ -35,6 +35,7 @@ from ragforge.interfaces.http.caller import Called, Caller
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.presence import unless_gone, worked
 from ragforge.interfaces.http.requests import AskRequest, ExplainRequest, PromptRequest, SearchRequest
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.stepping import stepped
 from ragforge.interfaces.http.streams import ServerSentEvents, streams_of
 from ragforge.interfaces.records import encode
@@ -49,7 +50,7 @@ _STREAMED: dict[int | str, dict[str, Any]] = {
     }
 }
 
-router = APIRouter(prefix="/v1/projects/{project}", tags=["questions"], responses=ERRORS)
+router = APIRouter(prefix="/v1/projects/{project}", tags=["questions"], responses=ERRORS, route_class=Route)
 
 
 class SealedPrompt(PromptFields):

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from ragforge.domain.library import Job
 from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.streams import (
     FIRST,
     HEARTBEAT,
@@ -31,7 +32,7 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 }
 _ENDED: dict[int | str, dict[str, Any]] = {204: {"description": "There is nothing more to come"}}
 
-router = APIRouter(prefix="/v1", tags=["streams"], responses=ERRORS)
+router = APIRouter(prefix="/v1", tags=["streams"], responses=ERRORS, route_class=Route)
 
 
 @router.get("/streams/{stream}", response_class=Response, responses={**_EVENTS, **_ENDED})

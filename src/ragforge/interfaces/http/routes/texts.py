@@ -10,9 +10,10 @@ from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
 from ragforge.interfaces.http.requests import TextRequest
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 
-router = APIRouter(prefix="/v1/projects/{project}/texts/{kind}", tags=["projects"], responses=ERRORS)
+router = APIRouter(prefix="/v1/projects/{project}/texts/{kind}", tags=["projects"], responses=ERRORS, route_class=Route)
 
 
 @router.get("", response_model=shape(ProjectText))

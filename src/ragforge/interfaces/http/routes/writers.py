@@ -10,9 +10,10 @@ from ragforge.answer.outline import Outline
 from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
+from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 
-router = APIRouter(prefix="/v1", tags=["documents made"], responses=ERRORS)
+router = APIRouter(prefix="/v1", tags=["documents made"], responses=ERRORS, route_class=Route)
 
 
 @router.get("/agents", response_model=page_of(Agent))
