@@ -34,8 +34,6 @@ from ragforge.domain.library import (
     FileResult,
     Finding,
     Job,
-    JobState,
-    JobTerms,
     Labels,
     Outcome,
     Progress,
@@ -48,7 +46,7 @@ from ragforge.domain.pending import Pending, waited
 from ragforge.domain.records import Artifact, LogEntry, ProjectText, ProjectTextKind, Spent
 from ragforge.domain.retrieval import Filters, Retrieved, Tuning
 from ragforge.domain.strategy import Strategy
-from ragforge.errors import Conflict, NotAllowed, NotFound, RagforgeError, StoreError, UserError
+from ragforge.errors import NotFound, RagforgeError, StoreError, UserError
 from ragforge.flows.follow import STEP, in_full
 from ragforge.ingest.walk import Found, key_of
 from ragforge.operate import access, telemetry
@@ -159,7 +157,7 @@ class Ragforge:
 
     def access(self) -> access.Access:
         """Keys of this workspace, and who brings one."""
-        return access.Access(self._parts.catalog, utc_now, ended=self._have_ended)
+        return access.Access(self._parts.catalog, utc_now, ended=self._flows.enqueue.ended)
 
     def close(self) -> None:
         self._flows.close()
@@ -223,7 +221,7 @@ class Ragforge:
             waiting = c.jobs.unfinished(access.owner(), UPLOAD, known.id)
         with self._parts.in_flight.working(self._flows.recover):
             removals = list(self._flows.remove.whole_project(self._scope, known.id, known.slug))
-            self._forget_uploads(waiting)
+            self._flows.enqueue.forget(waiting)
             self._parts.drop_indexes(known.id)
             self._flows.follow.tidy()
             self._flows.reconcile.forget_state(known.slug)
@@ -719,9 +717,14 @@ class Ragforge:
             return c.log.spent(self._scope, self._known(c, project).id, by, since)
 
     def prune_log(self, before: datetime, *, project: str = "default") -> int:
-        """Remove for good what was asked before this. Returns how many questions that were."""
+        """Remove for good what was asked before this. Returns how many questions that were.
+
+        With a key, nothing of today: its limits are counted from it.
+        """
         with self._parts.catalog.write() as c:
-            pruned = c.log.prune(self._scope, self._known(c, project).id, before)
+            known = self._known(c, project)
+            access.require_counted(self._scope, before, utc_now())
+            pruned = c.log.prune(self._scope, known.id, before)
         self._parts.catalog.flush()
         return pruned
 
@@ -1006,15 +1009,21 @@ class Ragforge:
     def doctor(self) -> list[Finding]:
         """What works here, what is missing and how to get it."""
         access.require_owner(self._scope)
-        from ragforge.ingest.jail.walls import findings, probe
         from ragforge.operate.doctor import answering, examine
 
         return [
             *examine(self.workspace, self._parts.models(), self.settings.embed.model, self.settings.embed.fallback),
             *answering(self._parts.language_models(with_cards=False)),
             *self._parts.catalog.inspect(),
-            *findings(probe()),
+            *self.walls(),
         ]
+
+    def walls(self) -> list[Finding]:
+        """What keeps parsers from harm here, tried out."""
+        access.require_owner(self._scope)
+        from ragforge.ingest.jail.walls import findings, probe
+
+        return findings(probe())
 
     # -- archives
 
@@ -1145,7 +1154,11 @@ class Ragforge:
         from ragforge.operate.ready import ready
 
         parts = self._parts
-        return list(ready(self.workspace, parts.indexes_folder, self.projects, parts.new_projects_embedder))
+        return list(
+            ready(
+                self.workspace, parts.indexes_folder, self.projects, parts.catalog.engine(), parts.new_projects_embedder
+            )
+        )
 
     # -- models and jobs
 
@@ -1183,13 +1196,8 @@ class Ragforge:
         with self._parts.catalog.write() as c:
             c.jobs.cancel(self._scope, id)
             job = c.jobs.get(self._scope, id)
-        self._have_ended([job] if job.ended else [])
+        self._flows.enqueue.ended([job] if job.ended else [])
         return job
-
-    def _have_ended(self, jobs: Sequence[Job]) -> None:
-        """Without having been begun: what was received for them goes, and whoever waits for them is told."""
-        self._forget_uploads(jobs)
-        self._flows.bell.end(job.id for job in jobs)
 
     def when_ended(self, id: str, call: Callable[[], object]) -> Callable[[], None]:
         """Call when this process has ended the job, or given it back. What is returned takes that back."""
@@ -1200,13 +1208,7 @@ class Ragforge:
 
     def inbox(self) -> Inbox:
         """Where uploads wait until a worker takes them in."""
-        inbox = self._parts.inbox
-        inbox.open(self._uploads_in_use)
-        return inbox
-
-    def _uploads_in_use(self) -> set[str]:
-        with self._parts.catalog.read() as c:
-            return {job.payload["inbox"] for job in c.jobs.unfinished(access.owner(), UPLOAD)}
+        return self._flows.enqueue.open_inbox()
 
     def upload(
         self,
@@ -1233,59 +1235,12 @@ class Ragforge:
         self, files: Sequence[Received], *, project: str = "default", labels: Labels | None = None, key: str = ""
     ) -> list[Job]:
         """A job for each file that was received, all or none. From now on they survive everything."""
-        from ragforge.ingest.accept import safe_name
-        from ragforge.work import said_of
-
-        inbox = self.inbox()
-        try:
-            if labels is not None and labels.confidentiality > self._scope.clearance:
-                raise NotAllowed("that is more confidential than your key reaches", hint="choose a lower one")
-            inbox.sync()
-            payloads = [
-                {
-                    "inbox": file.inbox,
-                    "name": safe_name(file.name.replace("\\", "/").rpartition("/")[2]),
-                    "size": file.size,
-                    "sha256": file.sha256,
-                    "labels": said_of(labels),
-                }
-                for file in files
-            ]
-            jobs = self._enqueue(UPLOAD, payloads, project, key)
-        except BaseException:
-            for file in files:
-                inbox.remove(file.inbox)
-            raise
-        for file, job in zip(files, jobs, strict=True):
-            if job.payload["inbox"] != file.inbox:  # it was sent before
-                inbox.remove(file.inbox)
-        return jobs
+        return self._flows.enqueue.uploads(self._scope, self.project(project).id, files, labels, key)
 
     def enqueue(self, kind: str, payload: Mapping[str, Any], *, project: str = "default", key: str = "") -> Job:
         """Ask for long work. The same `key` again gives the same job; with another request it is a conflict."""
-        (job,) = self._enqueue(kind, [payload], project, key)
+        (job,) = self._flows.enqueue(self._scope, self.project(project).id, kind, [payload], key)
         return job
-
-    def _enqueue(self, kind: str, payloads: Sequence[Mapping[str, Any]], project: str, key: str) -> list[Job]:
-        from ragforge.work import WHOLE, digest_of, lane_of
-
-        with self._parts.catalog.write() as c:
-            known = self._known(c, project)
-            if kind in WHOLE:
-                access.require_clearance(self._scope)
-            digest = digest_of(kind, known.id, payloads)
-            if key and (before := c.jobs.asked(self._scope, key)):
-                if any(asked != digest for _, asked in before):
-                    raise Conflict("this key was used for another request", hint="take a new key for a new request")
-                return [c.jobs.take_up(self._scope, job.id) for job, _ in before]
-            jobs = [
-                c.jobs.enqueue(
-                    self._scope, known.id, kind, payload, JobTerms(key, part, digest, lane_of(kind, payload))
-                )
-                for part, payload in enumerate(payloads)
-            ]
-        self._flows.bell.ring(kind, len(jobs))
-        return jobs
 
     def worker(self, threads: int = 0) -> Worker:
         """Does what is asked for with `upload` and `enqueue`, in threads of its own, between `start` and `stop`."""
@@ -1302,7 +1257,7 @@ class Ragforge:
         try:
             yield from runner.carry(access.owner(), jobs, self._work_of(jobs, cancel), cancel)
         finally:
-            self._forget_uploads(jobs)
+            self._flows.enqueue.forget(jobs)
 
     def _work_of(self, jobs: Sequence[Job], cancel: Cancel) -> Generator[object, None, Sequence[object]]:
         from ragforge.work import KINDS
@@ -1331,18 +1286,6 @@ class Ragforge:
         if job.kind != UPLOAD or job.attempts > 1:
             return []
         return JobRunner(self._parts.catalog).claim_alike(access.owner(), job, TOGETHER, together(job))
-
-    def _forget_uploads(self, jobs: Sequence[Job]) -> None:
-        """Remove what was received for jobs that have ended. What was set aside stays for whoever looks into it."""
-        uploads = {job.id: job.payload["inbox"] for job in jobs if "inbox" in job.payload}
-        needed: set[str] = set()
-        with self._parts.catalog.read() as c:
-            for id in uploads:
-                with suppress(NotFound):  # it went with its project, or with the file
-                    now = c.jobs.get(access.owner(), id)
-                    needed |= {id} if not now.ended or now.state is JobState.QUARANTINED else set()
-        for id in uploads.keys() - needed:
-            self._parts.inbox.remove(uploads[id])
 
     # -- work
 

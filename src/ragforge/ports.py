@@ -249,7 +249,7 @@ class Jobs(Protocol):
         payload: Mapping[str, Any],
         terms: JobTerms = JobTerms(),  # noqa: B008 - frozen
     ) -> Job: ...
-    def asked(self, scope: Scope, key: str) -> list[tuple[Job, str]]: ...
+    def asked(self, scope: Scope, key: str) -> dict[int, tuple[Job, str]]: ...
     def take_up(self, scope: Scope, job: str) -> Job: ...
     def claim(
         self, scope: Scope, owner: str, kinds: Sequence[str], lease_seconds: float, job: str | None = None
@@ -429,7 +429,10 @@ TableRow = Mapping[str, Any]
 
 
 class CatalogDump(Protocol):
-    """Every table at one moment, in an order in which they can be filled again."""
+    """Every table at one moment, in an order in which they can be filled again.
+
+    It was made for the owner's scope and for nothing else, so its functions take none.
+    """
 
     @property
     def schema(self) -> str: ...
@@ -444,11 +447,14 @@ class CatalogDump(Protocol):
 
 
 class CatalogLoad(Protocol):
-    """A catalog that is being filled from a backup; nothing of it is there yet for others."""
+    """A catalog that is being filled from a backup; nothing of it is there yet for others.
+
+    It was made for the owner's scope and for nothing else, so its functions take none; those of its unit do.
+    """
 
     @property
     def unit(self) -> Unit: ...
-    def remove_again(self, scope: Scope, tombstones: Sequence[Tombstone]) -> int:
+    def remove_again(self, tombstones: Sequence[Tombstone]) -> int:
         """Remove what was removed since, with all that came from it. Returns how many things that were."""
         ...
 
@@ -462,14 +468,18 @@ class CatalogLoad(Protocol):
 
 
 class Catalog(Protocol):
-    """The truth. `write()` commits or rolls back as a whole; `read()` sees one moment."""
+    """The truth. `write()` commits or rolls back as a whole; `read()` sees one moment.
+
+    `dumping()` and `loading()` are for the owner of the workspace: `NotAllowed` for all others.
+    """
 
     def read(self) -> AbstractContextManager[Unit]: ...
     def write(self) -> AbstractContextManager[Unit]: ...
+    def engine(self) -> Finding: ...
     def inspect(self) -> Iterable[Finding]: ...
-    def dumping(self) -> AbstractContextManager[CatalogDump]: ...
+    def dumping(self, scope: Scope) -> AbstractContextManager[CatalogDump]: ...
     def loading(
-        self, schema: str, tables: Iterable[tuple[TableShape, Iterable[TableRow]]]
+        self, scope: Scope, schema: str, tables: Iterable[tuple[TableShape, Iterable[TableRow]]]
     ) -> AbstractContextManager[CatalogLoad]: ...
     def is_empty(self) -> bool: ...
     def flush(self) -> bool: ...

@@ -48,7 +48,8 @@ _SHORT = {"MODELS": "store.models_dir"}
 def _about(
     help: str, *, minimum: float | None = None, choices: tuple[str, ...] = (), guarded: bool = False
 ) -> dict[str, Any]:
-    """What the reference says of a field. `guarded`: never taken from the `.env` of a folder we happen to be in."""
+    """What the reference says of a field. `guarded`: never taken from the `.env` of a folder we happen to be in,
+    nor from a backup."""
     return {"help": help, "minimum": minimum, "choices": choices, "guarded": guarded}
 
 

@@ -20,6 +20,7 @@ from ragforge.ports import Unit
 
 if TYPE_CHECKING:
     from ragforge.flows.ask import Ask
+    from ragforge.flows.enqueue import Enqueue
     from ragforge.flows.ingest import Ingest
     from ragforge.flows.keep import Keep
     from ragforge.flows.make import Export, Make
@@ -53,6 +54,12 @@ class Flows:
         """What was found there before may not be found again."""
         if "search" in self.__dict__:
             self.search.forget(project)
+
+    @once
+    def enqueue(self) -> Enqueue:
+        from ragforge.flows.enqueue import Enqueue
+
+        return Enqueue(self.parts.catalog, self.parts.inbox, self.bell, access.owner())
 
     @once
     def ingest(self) -> Ingest:

@@ -6,11 +6,9 @@ are done together. It yields what happens, and returns a result for each job: so
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ragforge.domain.access import Clearance
@@ -60,17 +58,6 @@ def labels_of(payload: Mapping[str, Any]) -> Labels | None:
     return Labels(said["source_type"], tuple(said["tags"]), Clearance[said["confidentiality"].upper()])
 
 
-def said_of(labels: Labels | None) -> dict[str, Any] | None:
-    """The same the other way round."""
-    if labels is None:
-        return None
-    return {
-        "source_type": labels.source_type,
-        "tags": list(labels.tags),
-        "confidentiality": labels.confidentiality.name.lower(),
-    }
-
-
 def together(first: Job) -> Callable[[Job], bool]:
     """Whether a further upload can be taken in with these: few bytes, the same labels, each name once."""
     names, size, number = {first.payload["name"]}, first.payload["size"], 1
@@ -87,23 +74,6 @@ def together(first: Job) -> Callable[[Job], bool]:
         return True
 
     return fits
-
-
-WHOLE = ("rebuild", "reindex")
-"""What is done to all of a project."""
-
-
-def lane_of(kind: str, payload: Mapping[str, Any]) -> str:
-    """Files of one name are taken in in their order, and a project's indexes are built one after the other."""
-    if kind == UPLOAD:
-        return f"upload:{payload['name']}"
-    return "indexes" if kind in WHOLE else ""
-
-
-def digest_of(kind: str, project: str, payloads: Sequence[Mapping[str, Any]]) -> str:
-    """Of all that was asked for; where its bytes wait is no part of it."""
-    asked = [{name: value for name, value in payload.items() if name != "inbox"} for payload in payloads]
-    return sha256(json.dumps([kind, project, asked], sort_keys=True).encode()).hexdigest()
 
 
 def rebuild(forge: Ragforge, project: str, jobs: Sequence[Job], cancel: Cancel) -> Work:

@@ -58,7 +58,9 @@ def missing(address: str) -> dict[str, str]:
 def test_each_part_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "_BELIEVED_SECONDS", 0.0)
     with open_forge(tmp_path / "ws", embed__model="hashing") as forge, serving(forge) as address:
-        assert set(parts_of(address, 200)) == {"catalog", "indexes", "disk", "embedder", "workers"}
+        assert set(parts_of(address, 200)) == {
+            "catalog", "database", "indexes", "disk", "embedder", "parsers", "workers",
+        }  # fmt: skip
         with monkeypatch.context() as patched:
             patched.setattr(ready, "LEAST_FREE_BYTES", 10**18)
             assert "MB are free" in missing(address)["disk"]

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import stat
 import threading
 import time
+import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +30,7 @@ from ragforge.adapters.catalog.unit import milliseconds
 from ragforge.domain.access import Clearance, Role
 from ragforge.domain.archives import BackupReport, Kind, RestoreReport
 from ragforge.domain.cancel import Cancel, Cancelled
+from ragforge.domain.evaluation import Question, Run
 from ragforge.domain.library import JobState
 from ragforge.domain.records import ProjectTextKind
 from ragforge.errors import (
@@ -41,7 +45,7 @@ from ragforge.errors import (
 )
 from ragforge.interfaces.http.app import create_app
 from ragforge.operate.access import owner
-from ragforge.settings import load
+from ragforge.settings import FACTS, load
 from ragforge.testing.postgres import TemporaryPostgres
 from ragforge.testing.records import artifact
 from tests.forge import WatchedEmbedder, faults, fill, open_forge, places_of, prose, text_of
@@ -606,6 +610,22 @@ def as_lines(rows: list[dict[str, Any]]) -> bytes:
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
+NO_SETTINGS = (
+    "[search\nk = 3\n",
+    "k = 3\n",
+    "[search]\nk = [3]\n",
+    "[search]\nk = 2026-01-01\n",
+    "[search.k]\nless = 3\n",
+    "[[search]]\nk = 3\n",
+    "[search]\nk = " + "[" * 50_000 + "\n",
+    "[search]\nk = " + "9" * 5_000 + "\n",
+    "[search]\nk = 0x" + "f" * 5_000 + "\n",
+    "a." * 50_000 + "a = 1\n",
+    "search = {" + "a." * 50_000 + "a = 1}\n",
+    "# x\n" * 300_000,
+)
+
+
 def test_a_bad_archive_ends_with_a_clear_error_and_writes_nothing(
     forge: Ragforge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -615,6 +635,8 @@ def test_a_bad_archive_ends_with_a_clear_error_and_writes_nothing(
     data = good.read_bytes()
     blob = next(name for name in zipfile.ZipFile(good).namelist() if name.startswith("files/"))
     projects, versions, chunks, jobs = (lines_of(good, name) for name in ("projects", "versions", "chunks", "jobs"))
+
+    gone = {"kind": "document", "id": "0" * 16, "sha256": "0" * 64}
 
     def bad(name: str, content: bytes) -> Path:
         (tmp_path / name).write_bytes(content)
@@ -648,6 +670,10 @@ def test_a_bad_archive_ends_with_a_clear_error_and_writes_nothing(
         other("schema.zip", {}, manifest={"schema": "9999"}),
         other("injected.zip", {}, manifest={"schema": "head; DROP"}),
         other("tables.zip", {}, manifest={"tables": None}),
+        other("names.zip", {}, manifest={"tables": [{"name": "projects", "columns": [["a"]], "base64": []}]}),
+        *(other(f"{name}.zip", {}, manifest={name: 5}) for name in ("damaged", "missing_uploads", "left_out")),
+        other("when.zip", {}, manifest={"made_at": "yesterday"}),
+        other("where.zip", {}, manifest={"removed_meanwhile": [gone | {"removed_at": "2026-01-01"}]}),
         other("table.zip", {}, manifest={"tables": [{"name": "sqlite_master", "columns": ["a"], "base64": []}]}),
         other("slug.zip", {"catalog/projects.jsonl": as_lines([row | {"slug": "../../evil"} for row in projects])}),
         other("id.zip", {"catalog/projects.jsonl": as_lines([row | {"id": "../evil"} for row in projects])}),
@@ -659,6 +685,7 @@ def test_a_bad_archive_ends_with_a_clear_error_and_writes_nothing(
         other("inbox.zip", {"catalog/jobs.jsonl": as_lines([row | {"payload": '{"inbox": "../x"}'} for row in jobs])}),
         other("upload.zip", {next(name for name in zipfile.ZipFile(good).namelist() if name[:6] == "inbox/"): None}),
         other("json.zip", {"catalog/projects.jsonl": b"{nope\n"}),
+        *(other(f"toml{n}.zip", {"workspace/ragforge.toml": text.encode()}) for n, text in enumerate(NO_SETTINGS)),
         other("bomb.zip", {"files/bomb": b"\0" * 30_000_000}),
         link,
     ]
@@ -751,6 +778,104 @@ def test_settings_of_the_machine_stay_and_addresses_are_not_taken_over(forge: Ra
     restored(file, forge.workspace, replacing=True)
     assert load(forge.workspace, env={}).search.k == 4
     assert load(forge.workspace, env={}).secrets == {"OPENAI_API_KEY": "mine"}
+
+
+EVIL = "http://evil.example"
+WRITTEN_OTHERWISE = {
+    "plain": f'[search]\nk = 3\n[model]\nbase_url = "{EVIL}"\n',
+    "dotted": f'model.base_url = "{EVIL}"\nstore.database_url = "postgresql://evil.example/x"\nsearch.k = 3\n',
+    "dotted and quoted": f'"model" . \'base_url\' = "{EVIL}"\n"search".k = 3\n',
+    "a quoted header": f'["index"]\n"url" = "{EVIL}"\n[ \'search\' ]\nk = 3\n',
+    "escapes": f'["mod\\u0065l"]\n"base\\u005Furl" = "{EVIL}"\n[search]\nk = 3\n',
+    "an inline table": f'model = {{base_url = "{EVIL}", api_key_env = "HF_TOKEN", window = 7}}\nsearch = {{k = 3}}\n',
+    "another system": f'\ufeff[search]\r\nk = 3\r\n[model]\r\nproxy = "{EVIL}"\r\n',
+    "lines in a text": f'[model]\nbase_url = """x\nproxy = "{EVIL}"\n[jail]\nunsafe = true\n"""\n[search]\nk = 3\n',
+    "lines in a text, escaped": f'search.k = 3\nmodel.proxy = "x\\nbase_url = \\"{EVIL}\\"\\n\\r\\u0085\\u2028"\n',
+    "lines in what is kept": f'search.k = 3\nmodel.proxy = "{EVIL}"\nask.stages = "x\\n[model]\\nproxy = 1"\n',
+    "a name that is none of ours": f'[search]\nk = 3\n"x\\n[model]\\nproxy" = 1\n[model]\nproxy = "{EVIL}"\n',
+}
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A backup of nothing."""
+    with open_forge(tmp_path / "ws") as forge:
+        return forge.backup(tmp_path / "bare.zip").file
+
+
+def with_settings(bare: Path, text: str) -> Path:
+    return rewritten(bare, bare.with_name("other.zip"), {"workspace/ragforge.toml": text.encode()})
+
+
+def live(file: Path) -> dict[str, object]:
+    """Every setting that a file sets."""
+    tables = tomllib.loads(file.read_text(encoding="utf-8-sig"))
+    return {f"{section}.{name}": value for section, table in tables.items() for name, value in table.items()}
+
+
+@pytest.mark.parametrize("how", WRITTEN_OTHERWISE)
+def test_a_backup_does_not_say_where_keys_are_sent(bare: Path, tmp_path: Path, how: str) -> None:
+    file, new = with_settings(bare, WRITTEN_OTHERWISE[how]), tmp_path / "new"
+    if how in ("a name that is none of ours", "lines in what is kept"):
+        with suppress(UserError):  # no ragforge takes such a value
+            restored(file, new)
+    else:
+        notices = restored(file, new).notices
+        assert notices and all("is not taken over" in notice for notice in notices)
+        origins = load(new, env={}, folder=tmp_path).origins
+        assert {key for key, origin in origins.items() if origin != "default"} - {"workspace"} == {
+            "search.k",
+            *(["model.window"] if "window" in WRITTEN_OTHERWISE[how] else []),
+        }
+    there = live(new / "ragforge.toml")
+    assert not {key for key in there if key in FACTS and FACTS[key].guarded} and there["search.k"] == 3
+
+
+def test_no_guarded_setting_is_taken_over_and_each_can_be_uncommented(bare: Path, tmp_path: Path) -> None:
+    values = {
+        "str": '"a\\n\\"b\\\\ \U0001f600\\u007f"',
+        "path": '"/else"',
+        "bool": "true",
+        "int": "3",
+        "size": '"2GiB"',
+    }
+    guarded = [fact for fact in FACTS.values() if fact.guarded]
+    assert len(guarded) > 15
+    text = "".join(f"{fact.key} = {values[fact.kind]}\n" for fact in guarded) + "search.alpha = 0.5\nask.log = false\n"
+    done, new = restored(with_settings(bare, text), tmp_path / "new"), tmp_path / "new"
+    assert [notice.split()[0] for notice in done.notices] == [fact.key for fact in guarded]
+    assert live(new / "ragforge.toml") == {"search.alpha": 0.5, "ask.log": False}
+    written = (new / "ragforge.toml").read_text()
+    (new / "ragforge.toml").write_text(re.sub(r"(?m)^# (?=\w+ = )", "", written))
+    meant = tmp_path / "meant.toml"
+    meant.write_text(text)
+    assert live(new / "ragforge.toml") == live(meant)
+
+
+def test_settings_that_lead_nowhere_are_kept_to_the_letter(bare: Path, tmp_path: Path) -> None:
+    text = '# mine: model.base_url = 1\r\n[search]  # why\r\nk = 3\r\n\r\n# [model]\n# base_url = "x"\n'
+    assert restored(with_settings(bare, text), tmp_path / "new").notices == ()
+    assert (tmp_path / "new" / "ragforge.toml").read_bytes() == text.encode()
+
+
+def test_settings_that_could_not_be_read_again_are_not_in_a_backup(tmp_path: Path) -> None:
+    with open_forge(tmp_path / "ws") as forge:
+        (forge.workspace / "ragforge.toml").write_text('[model]\nbase_url = """https://me:secret-word@x.org\n"""\n')
+        report = forge.backup(tmp_path / "b.zip")
+    assert any(each.startswith("ragforge.toml as a whole") for each in report.left_out)
+    done = restored(report.file, tmp_path / "new")
+    assert (tmp_path / "new" / "ragforge.toml").read_text() == "" and len(done.notices) == len(report.left_out)
+
+
+def test_a_backup_chooses_no_folder_to_write_to(forge: Ragforge, embedder: WatchedEmbedder, tmp_path: Path) -> None:
+    asked = [Question("q1", "word1 word2", {"file0001.md": 1.0})]
+    with forge._parts.catalog.write() as c:
+        c.evaluations.put_questions(owner(), forge.project("p").id, "mine", str(tmp_path / "chosen"), asked)
+    restored(forge.backup(tmp_path / "b.zip").file, tmp_path / "new")
+    with reopened(tmp_path / "new", embedder) as again:
+        (known,) = again.question_sets(project="p")
+        assert (known.name, known.folder) == ("mine", "")
+        assert isinstance(list(again.evaluating("mine", project="p"))[-1], Run)
 
 
 def test_a_damaged_workspace_is_replaced_too(forge: Ragforge, embedder: WatchedEmbedder, tmp_path: Path) -> None:

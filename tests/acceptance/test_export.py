@@ -114,6 +114,19 @@ def test_another_workspace_has_the_same_without_a_model(forge: Ragforge, tmp_pat
         assert faults(other) == []
 
 
+def test_an_export_chooses_no_folder_to_write_to(forge: Ragforge, tmp_path: Path) -> None:
+    asked = [Question("q1", "word1 word2", {"file0001.md": 1.0})]
+    for name in ("mine", "own"):
+        with forge._parts.catalog.write() as c:
+            c.evaluations.put_questions(owner(), forge.project("p").id, name, str(tmp_path / "chosen"), asked)
+    file = exported(forge, tmp_path / "e.zip").file
+    with open_forge(tmp_path / "new") as other:
+        with other._parts.catalog.write() as c:
+            c.evaluations.put_questions(owner(), other.project("p").id, "own", "/ours", asked)
+        imported(other, file)
+        assert {each.name: each.folder for each in other.question_sets(project="p")} == {"mine": "", "own": "/ours"}
+
+
 def test_texts_come_in_all_their_versions_or_not_at_all(tmp_path: Path) -> None:
     def current(forge: Ragforge, project: str) -> str:
         return forge.project_text(ProjectTextKind.HARD_RULES, project=project).text

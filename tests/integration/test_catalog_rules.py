@@ -4,37 +4,19 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast, get_type_hints
 
 import pytest
 import sqlalchemy as sa
 
 import ragforge
 from ragforge.adapters.catalog import tables
-from ragforge.adapters.catalog.artifacts import SqlArtifacts
-from ragforge.adapters.catalog.catalog import SqlCatalog
-from ragforge.adapters.catalog.changes import SqlChanges
-from ragforge.adapters.catalog.conversations import SqlConversations
-from ragforge.adapters.catalog.documents import SqlDocuments
-from ragforge.adapters.catalog.embeddings import SqlEmbeddings
-from ragforge.adapters.catalog.jobs import SqlJobs
-from ragforge.adapters.catalog.keys import SqlAccessKeys
-from ragforge.adapters.catalog.projects import SqlProjects
-from ragforge.adapters.catalog.querylog import SqlQueryLog
-from ragforge.adapters.catalog.texts import SqlProjectTexts
+from ragforge.adapters.catalog.catalog import SqlCatalog, SqlUnit
+from ragforge.adapters.catalog.unit import Session
 from ragforge.operate.access import owner
-from ragforge.ports import (
-    AccessKeys,
-    Artifacts,
-    Changes,
-    Conversations,
-    Documents,
-    Embeddings,
-    Jobs,
-    Projects,
-    ProjectTexts,
-    QueryLog,
-)
+from ragforge.ports import Catalog, Evaluations, Passages, Tombstones, Unit
 from ragforge.testing.shelf import ManualClock, Shelf
 
 SOURCE = Path(ragforge.__file__).parent
@@ -63,27 +45,35 @@ def test_only_the_resolver_makes_scopes() -> None:
     assert makers == {"operate/access.py"}
 
 
-PARTS: list[tuple[type, type]] = [
-    (SqlProjects, Projects),
-    (SqlDocuments, Documents),
-    (SqlEmbeddings, Embeddings),
-    (SqlChanges, Changes),
-    (SqlJobs, Jobs),
-    (SqlConversations, Conversations),
-    (SqlProjectTexts, ProjectTexts),
-    (SqlQueryLog, QueryLog),
-    (SqlArtifacts, Artifacts),
-    (SqlAccessKeys, AccessKeys),
-]
+PARTS: dict[str, tuple[type, type]] = {
+    name: (type(getattr(SqlUnit(cast(Session, None)), name)), get_type_hints(part.fget)["return"])
+    for name, part in vars(Unit).items()
+    if isinstance(part, property)
+}
+"""What keeps each part of a unit, and its port."""
 
 
-@pytest.mark.parametrize(("part", "port"), PARTS, ids=lambda c: c.__name__)
-def test_every_function_takes_a_scope_first(part: type, port: type) -> None:
-    for owner_class in (part, port):
-        for name, function in vars(owner_class).items():
-            if not name.startswith("_") and inspect.isfunction(function):
-                first = list(inspect.signature(function).parameters)[1:2]
-                assert first == ["scope"], f"{owner_class.__name__}.{name}"
+def first_of(function: Callable[..., object]) -> list[str]:
+    return list(inspect.signature(function).parameters)[1:2]
+
+
+def test_every_part_is_looked_at() -> None:
+    assert PARTS.keys() == vars(SqlUnit(cast(Session, None))).keys()
+    assert {Evaluations, Passages, Tombstones} <= {port for _, port in PARTS.values()}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_function_takes_a_scope_first(name: str) -> None:
+    for kept_by in PARTS[name]:
+        functions = inspect.getmembers(kept_by, inspect.isfunction)
+        asked = {function: first_of(code) for function, code in functions if not function.startswith("_")}
+        assert asked and all(first == ["scope"] for first in asked.values()), (kept_by.__name__, asked)
+
+
+@pytest.mark.parametrize("catalog", [SqlCatalog, Catalog], ids=lambda c: c.__name__)
+def test_the_whole_catalog_takes_a_scope_first(catalog: type) -> None:
+    for name in ("dumping", "loading"):
+        assert first_of(getattr(catalog, name)) == ["scope"], name
 
 
 def test_pruning_waits_for_the_slowest_follower(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_the_public_names() -> None:
         "questions", "queue", "ready", "rebuilding", "reindexing", "remove_artifacts", "remove_conversation",
         "remove_project", "remove_turn", "removing", "rename_project", "rendered", "require_embedder", "restoring",
         "rollups", "search", "spent", "stream", "syncing", "taking_in", "text", "text_estimate", "tuning", "turn_of",
-        "turns", "upload", "usual_strategy", "watching", "when_ended", "worker", "write_project_text",
+        "turns", "upload", "usual_strategy", "walls", "watching", "when_ended", "worker", "write_project_text",
     }  # fmt: skip
     with pytest.raises(AttributeError):
         _ = ragforge.Nothing

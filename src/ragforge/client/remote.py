@@ -109,7 +109,11 @@ _INSTEAD: Mapping[str, tuple[str, ...]] = {
         "worker",
     ),
     "GET /readyz tells which part is missing, GET /metrics what was done": ("counters", "measured", "queue", "ready"),
-    "run ragforge check or ragforge doctor there; rebuilding() makes an index anew from here": ("check", "doctor"),
+    "run ragforge check or ragforge doctor there; rebuilding() makes an index anew from here": (
+        "check",
+        "doctor",
+        "walls",
+    ),
     "run ragforge backup, restore, export or import there": (
         "backing_up",
         "backup",

@@ -33,9 +33,9 @@ class Reading(FileIO):
 
 def sent_as(path: Path) -> str:
     """The name under which the server knows a file."""
-    from ragforge.ingest.accept import safe_name
+    from ragforge.ingest.accept import upload_name
 
-    return safe_name(path.name.replace("\\", "/").rpartition("/")[2])
+    return upload_name(path.name)
 
 
 def files_below(paths: Paths) -> tuple[list[Path], list[FileResult]]:

@@ -16,19 +16,20 @@ import shutil
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from ragforge.domain.access import Scope
 from ragforge.domain.archives import BackupReport, Kind, RestoreReport, TableShape, Tombstone
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.library import UPLOAD, Progress
-from ragforge.domain.sizes import MB, size_text
+from ragforge.domain.sizes import KB, MB, size_text
 from ragforge.durable import sync
 from ragforge.errors import Busy, CorruptStore, DiskFull, UserError, cannot_write
 from ragforge.failpoints import failpoint
@@ -36,6 +37,7 @@ from ragforge.operate.archive import Archive, Writer, is_safe, writing
 from ragforge.operate.inbox import Inbox
 from ragforge.operate.secrets import without_secrets
 from ragforge.ports import BlobStore, Catalog, CatalogLoad, Clock, TableRow
+from ragforge.settings import FACTS
 
 FORMAT = "ragforge backup"
 VERSION = 1
@@ -49,6 +51,12 @@ _NOTE = "restored-0"
 _BEING_BUILT = ".restoring"
 _UNFINISHED = "unfinished"
 """Stands in a folder until it is a whole workspace."""
+_LARGEST_SETTINGS = 200 * KB
+_MOST_DOTS = 300
+"""In a line of settings. A name of many parts takes the TOML library minutes."""
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_Version = Mapping[str, str]
+"""The name of a stored file, its blob and its sha256."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,49 +80,22 @@ class Backup:
         with writing(file, cancel) as archive, tempfile.TemporaryFile("w+", encoding="utf-8") as wanted:
             archive.add_text("README.md", _README)
             made_at = self.now()
-            uploads: list[_Upload] = []
-            with self.catalog.dumping() as dump:
-                counts: dict[str, int] = {}
-                for shape in dump.shapes:
-                    yield Progress("catalog", 0, None, seconds=time.monotonic() - began)
-                    rows = dump.rows(shape.name)
-                    if shape.name == "versions":
-                        rows = _noting_blobs(rows, wanted.write)
-                    elif shape.name == "jobs":
-                        rows = _noting_uploads(rows, uploads.append)
-                    counts[shape.name] = archive.add_lines(f"catalog/{shape.name}.jsonl", rows)
-                last, schema, shapes = dump.last_removal, dump.schema, dump.shapes
+            dumped = yield from self._tables(scope, archive, wanted, began)
             failpoint("backup.dumped")
-            lost = self._uploads(scope, archive, uploads)
+            lost = self._uploads(scope, archive, dumped.uploads)
             left_out = self._own_files(archive)
-            wanted.seek(0)
-            missing: list[dict[str, str]] = []
-            damaged: list[dict[str, str]] = []
-            files = 0
-            for place, line in enumerate(wanted):
-                if place % _EVERY == 0:
-                    yield Progress("files", place, None, seconds=time.monotonic() - began)
-                version = json.loads(line)
-                sha256 = _copied(archive, f"files/{version['blob']}", partial(self.blobs.open, version["blob"]))
-                files += bool(sha256)
-                if not sha256:
-                    missing.append(version)
-                elif sha256 != version["sha256"]:
-                    damaged.append(version)
+            originals = yield from self._originals(archive, wanted, began)
             with self.catalog.read() as c:
-                removed = c.tombstones.all(scope, last)
-                needed = set(c.documents.blobs(scope)) if missing else set()
-            damaged += [version for version in missing if version["blob"] in needed]
-            missing = [version for version in missing if version["blob"] not in needed]
+                removed = c.tombstones.all(scope, dumped.last_removal)
+                needed = set(c.documents.blobs(scope)) if originals.absent else set()
+            missing, damaged = originals.told_apart(needed)
             archive.facts |= {
                 "format": FORMAT,
                 "version": VERSION,
                 "made_at": made_at.isoformat(),
                 "made_by": self.made_by,
-                "schema": schema,
-                "tables": [
-                    {"name": s.name, "columns": s.columns, "base64": s.binary, "rows": counts[s.name]} for s in shapes
-                ],
+                "schema": dumped.schema,
+                "tables": dumped.tables,
                 "missing": missing,
                 "damaged": damaged,
                 "missing_uploads": [{"job": each.job, "name": each.name} for each in lost],
@@ -126,16 +107,52 @@ class Backup:
             file=file,
             size=file.stat().st_size,
             made_at=made_at,
-            projects=counts["projects"],
-            documents=counts["documents"],
-            files=files,
-            uploads=len(uploads) - len(lost),
+            projects=dumped.rows("projects"),
+            documents=dumped.rows("documents"),
+            files=originals.copied,
+            uploads=len(dumped.uploads) - len(lost),
             removed=sum(each.kind not in (Kind.KEY, Kind.UPLOAD) for each in removed),
             missing=tuple(version["name"] for version in missing),
             damaged=tuple(version["name"] for version in damaged),
             missing_uploads=tuple(each.name for each in lost),
             left_out=tuple(left_out),
         )
+
+    def _tables(
+        self, scope: Scope, archive: Writer, wanted: TextIO, began: float
+    ) -> Generator[Progress, None, _Dumped]:
+        """Every table as it is now. Which stored bytes its rows need is written to `wanted`: they can be many."""
+        uploads: list[_Upload] = []
+        tables: list[dict[str, Any]] = []
+        with self.catalog.dumping(scope) as dump:
+            for shape in dump.shapes:
+                yield Progress("catalog", 0, None, seconds=time.monotonic() - began)
+                rows = dump.rows(shape.name)
+                if shape.name == "versions":
+                    rows = _noting_blobs(rows, wanted.write)
+                elif shape.name == "jobs":
+                    rows = _noting_uploads(rows, uploads.append)
+                count = archive.add_lines(f"catalog/{shape.name}.jsonl", rows)
+                tables.append({"name": shape.name, "columns": shape.columns, "base64": shape.binary, "rows": count})
+            return _Dumped(dump.schema, dump.last_removal, tables, uploads)
+
+    def _originals(self, archive: Writer, wanted: TextIO, began: float) -> Generator[Progress, None, _Originals]:
+        """Copy the original files that were noted."""
+        copied = 0
+        absent: list[_Version] = []
+        changed: list[_Version] = []
+        wanted.seek(0)
+        for place, line in enumerate(wanted):
+            if place % _EVERY == 0:
+                yield Progress("files", place, None, seconds=time.monotonic() - began)
+            version = json.loads(line)
+            sha256 = _copied(archive, f"files/{version['blob']}", partial(self.blobs.open, version["blob"]))
+            copied += bool(sha256)
+            if not sha256:
+                absent.append(version)
+            elif sha256 != version["sha256"]:
+                changed.append(version)
+        return _Originals(copied, absent, changed)
 
     def _uploads(self, scope: Scope, archive: Writer, uploads: Sequence[_Upload]) -> list[_Upload]:
         """Copy what waits. What a worker took in meanwhile is a document's by now. Returns those that are neither."""
@@ -166,8 +183,39 @@ class Backup:
             name = path.relative_to(self.workspace).as_posix()
             kept, found = without_secrets(text, self.secrets)
             left_out += [f"{name} {what}" for what in found]
+            if name == SETTINGS and not _is_readable(kept):
+                left_out.append(f"{name} as a whole (no valid settings)")
+                continue
             archive.add_text(f"workspace/{name}", kept if found else text)
         return left_out
+
+
+@dataclass(frozen=True, slots=True)
+class _Dumped:
+    """The tables that are in the archive."""
+
+    schema: str
+    last_removal: int
+    tables: Sequence[Mapping[str, Any]]
+    """Name, columns and number of rows of each, as the manifest tells them."""
+    uploads: Sequence[_Upload]
+
+    def rows(self, table: str) -> int:
+        return next(int(each["rows"]) for each in self.tables if each["name"] == table)
+
+
+@dataclass(frozen=True, slots=True)
+class _Originals:
+    """What became of the original files."""
+
+    copied: int
+    absent: Sequence[_Version]
+    changed: Sequence[_Version]
+
+    def told_apart(self, needed: Collection[str]) -> tuple[list[_Version], list[_Version]]:
+        """Those that went while they were copied, and those that are damaged: they are absent and still needed."""
+        gone = [version for version in self.absent if version["blob"] not in needed]
+        return gone, [*self.changed, *(version for version in self.absent if version["blob"] in needed)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,9 +355,9 @@ class Restore:
             new = Path(tempfile.mkdtemp(prefix=f".{self.workspace.name}.", suffix=_BEING_BUILT, dir=above))
             try:
                 (new / _UNFINISHED).touch()
-                report = yield from self._fill(scope, archive, new, before, cancel)
                 if there:
                     _keep_own_settings(self.workspace, new)
+                report = yield from self._fill(scope, archive, new, before, cancel)
                 (new / _UNFINISHED).unlink()
                 sync(new)
                 failpoint("restore.built")
@@ -332,14 +380,14 @@ class Restore:
         with self.place_at(folder) as place:
             if self.on_server and not place.catalog.is_empty():
                 raise UserError("the database is not empty", hint="make a new one and name it in store.database_url")
-            with place.catalog.loading(_text(facts, "schema"), _tables(archive)) as load:
+            with place.catalog.loading(scope, _text(facts, "schema"), _tables(archive)) as load:
                 failpoint("restore.loaded")
                 meanwhile = [_tombstone(each) for each in _list(facts, "removed_meanwhile")]
-                removed = load.remove_again(scope, [*meanwhile, *before.removed])
+                removed = load.remove_again([*meanwhile, *before.removed])
                 missing = {_text(each, "blob"): _text(each, "name") for each in _list(facts, "missing")}
                 load.without_bytes(missing.keys())
-                damaged = {_text(each, "blob"): _text(each, "name") for each in facts.get("damaged", ())}
-                given_up = {_text(each, "job"): _text(each, "name") for each in facts.get("missing_uploads", ())}
+                damaged = {_text(each, "blob"): _text(each, "name") for each in _list_if_told(facts, "damaged")}
+                given_up = {_text(each, "job"): _text(each, "name") for each in _list_if_told(facts, "missing_uploads")}
                 load.without_uploads(given_up.keys())
                 uploads = _uploads(scope, archive, place.inbox, load, cancel)
                 files = yield from self._files(scope, archive, place.blobs, load, damaged.keys(), cancel)
@@ -349,7 +397,7 @@ class Restore:
             place.catalog.flush()
         return RestoreReport(
             workspace=folder,
-            made_at=datetime.fromisoformat(_text(facts, "made_at")),
+            made_at=_moment(facts, "made_at"),
             projects=len(projects),
             documents=documents,
             files=files,
@@ -394,7 +442,7 @@ class Restore:
 
 def _tables(archive: Archive) -> Iterator[tuple[TableShape, Iterator[TableRow]]]:
     for each in _list(archive.facts, "tables"):
-        shape = TableShape(_text(each, "name"), tuple(_list(each, "columns")), tuple(_list(each, "base64")))
+        shape = TableShape(_text(each, "name"), _names(each, "columns"), _names(each, "base64"))
         name = f"catalog/{shape.name}.jsonl"
         if name not in archive:
             raise CorruptStore(f"the backup lacks its table {shape.name}", hint="take another backup")
@@ -412,10 +460,10 @@ def _written(tombstone: Tombstone) -> dict[str, object]:
 
 def _tombstone(facts: Mapping[str, Any]) -> Tombstone:
     try:
-        kind, removed_at = Kind(facts["kind"]), datetime.fromisoformat(facts["removed_at"])
-        return Tombstone(0, kind, _text(facts, "id"), _text(facts, "sha256"), removed_at)
+        kind = Kind(facts["kind"])
     except (KeyError, TypeError, ValueError):
         raise _damaged("what was removed meanwhile") from None
+    return Tombstone(0, kind, _text(facts, "id"), _text(facts, "sha256"), _moment(facts, "removed_at"))
 
 
 def _text(facts: Any, name: str) -> str:
@@ -428,6 +476,28 @@ def _list(facts: Any, name: str) -> list[Any]:
     if not isinstance(facts, Mapping) or not isinstance(facts.get(name), list):
         raise _damaged(name)
     return list(facts[name])
+
+
+def _list_if_told(facts: Mapping[str, Any], name: str) -> list[Any]:
+    """Older backups do not tell all of them."""
+    return _list(facts, name) if name in facts else []
+
+
+def _names(facts: Any, name: str) -> tuple[str, ...]:
+    names = _list(facts, name)
+    if not all(isinstance(each, str) for each in names):
+        raise _damaged(name)
+    return tuple(names)
+
+
+def _moment(facts: Any, name: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(_text(facts, name))
+    except ValueError:
+        raise _damaged(name) from None
+    if moment.tzinfo is None:  # it could not be compared with others
+        raise _damaged(name)
+    return moment
 
 
 def _damaged(what: str) -> CorruptStore:
@@ -460,7 +530,7 @@ def _is_workspace(folder: Path) -> bool:
 
 
 def _unpack_own_files(archive: Archive, folder: Path) -> tuple[str, ...]:
-    """Settings and templates. Addresses of servers are left out: they hold what belongs to another workspace."""
+    """Settings and templates. What a setting opens to others, or where it leads, is not for an archive to say."""
     notices: list[str] = []
     for name in archive.names("workspace/"):
         inside = name.removeprefix("workspace/")
@@ -471,31 +541,97 @@ def _unpack_own_files(archive: Archive, folder: Path) -> tuple[str, ...]:
             continue
         text = archive.text(name)
         if inside == SETTINGS:
-            text, addresses = _without_addresses(text)
-            notices += [f"{address} is not taken over: set it again if it is meant" for address in addresses]
+            text, guarded = _without_guarded(text)
+            notices += [f"{key} is not taken over: set it again if it is meant" for key in guarded]
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        target.write_bytes(text.encode())
     for name in ("uploads", "projects", "inflight", "indexes"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     (folder / "inflight" / _NOTE).touch()
     if not (folder / SETTINGS).exists():
         (folder / SETTINGS).write_text("", encoding="utf-8")
-    left_out = [str(each) for each in archive.facts.get("left_out", ())]
+    left_out = [str(each) for each in _list_if_told(archive.facts, "left_out")]
     return (*notices, *(f"{each} was left out of the backup: it looked like a secret" for each in left_out))
 
 
-def _without_addresses(text: str) -> tuple[str, list[str]]:
-    section, lines, left_out = "", [], []
-    for line in text.splitlines():
-        if header := re.match(r"\s*\[\s*([\w.-]+)\s*\]", line):
-            section = header[1]
-        name = re.match(r"\s*([\w.-]+)\s*=", line)
-        key = f"{section}.{name[1]}" if name else ""
-        if key in ("store.database_url", "index.url"):
-            left_out.append(key)
-            line = f"# {line.strip()}  # left out when the backup was restored"
-        lines.append(line)
-    return "\n".join(lines) + "\n", left_out
+def _without_guarded(text: str) -> tuple[str, list[str]]:
+    """The settings without those that could send keys and texts elsewhere or loosen a bound, and the names of these.
+
+    A text that has none is kept as it is. Else it is written anew from what was read, so that no way of writing TOML
+    gets past us.
+    """
+    try:
+        tables = _settings(text)
+    except ValueError as problem:
+        raise CorruptStore(
+            f"the backup's {SETTINGS} is damaged: {problem}", hint="take another backup; nothing was changed"
+        ) from None
+    keys = [f"{section}.{name}" for section, table in tables.items() for name in table]
+    left_out = [key for key in keys if _is_guarded(key)]
+    return (_rewritten(tables) if left_out else text), left_out
+
+
+def _is_guarded(key: str) -> bool:
+    return key in FACTS and FACTS[key].guarded
+
+
+def _is_readable(text: str) -> bool:
+    try:
+        _settings(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _settings(text: str) -> dict[str, dict[str, Any]]:
+    """Sections of plain values. Raises `ValueError` if it holds anything else."""
+    if len(text) > _LARGEST_SETTINGS or any(line.count(".") > _MOST_DOTS for line in text.split("\n")):
+        raise ValueError("it is larger than it can be")
+    try:
+        tables = tomllib.loads(text.removeprefix("\ufeff"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    for section, table in tables.items():
+        if not isinstance(table, dict) or not all(map(_is_plain, table.values())):
+            raise ValueError(f"{section!r} is no section of plain values")
+    return tables
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 63
+    return isinstance(value, str | float)
+
+
+def _rewritten(tables: Mapping[str, Mapping[str, Any]]) -> str:
+    lines = ["# Written anew when a backup was restored. What was set for another machine is a comment."]
+    for section, table in tables.items():
+        lines += ["", f"[{_toml_name(section)}]"]
+        for name, value in table.items():
+            line = f"{_toml_name(name)} = {_toml_value(value)}"
+            lines.append(f"# {line}  # not taken over" if _is_guarded(f"{section}.{name}") else line)
+    return "\n".join(lines) + "\n"
+
+
+def _toml_name(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _toml_text(name)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, str):
+        return _toml_text(value)
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _toml_text(text: str) -> str:
+    """In quotes and on one line: whatever could end the line, or change how it looks, is written as its number."""
+    return '"' + "".join(map(_toml_character, text)) + '"'
+
+
+def _toml_character(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else f"\\U{ord(character):08X}"
 
 
 def _keep_own_settings(old: Path, new: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ragforge.domain.access import Scope
+from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.evaluation import FEEDBACK, Feedback, Question
 from ragforge.domain.records import LogEntry
 from ragforge.errors import NotFound, UserError
@@ -32,14 +32,29 @@ class GiveFeedback:
                 raise UserError("there was no answer to that question", hint="ask it again, then judge the answer")
             c.log.mark(scope, project, id, "good" if good else "bad", note)
             cited = [each for each in entry.cited if each in c.documents.known(scope, project, entry.cited)]
-            question = _question(entry, good, expected or (cited if good else ()))
+            right = expected or (cited if good else ())
+            question = _question(entry, _words(c, scope, project, entry, right), good, right)
             _put(c, scope, project, id, question)
             return Feedback(c.log.get(scope, project, id), question)
 
 
-def _question(entry: LogEntry, good: bool, documents: Collection[str]) -> Question | None:
+def _words(c: Unit, scope: Scope, project: str, entry: LogEntry, right: Collection[str]) -> str:
+    """The question as it was searched for; it is as typed again when the conversation goes whose words are in it.
+
+    Whoever may know of the right documents reads it, so it may have words of nothing that is more confidential. Where
+    none is right, only those read it who may know of all.
+    """
+    if not entry.standalone or not right:
+        return entry.standalone or entry.question
+    told = {each for turn in c.conversations.turns(scope, project, entry.conversation) for each in turn.documents}
+    levels = {each.id: each.labels.confidentiality for each in c.documents.get(scope, project, told | set(right))}
+    highest = max((levels[each] for each in right if each in levels), default=min(Clearance))
+    is_open = all(each in levels and levels[each] <= highest for each in told)
+    return entry.standalone if is_open else entry.question
+
+
+def _question(entry: LogEntry, text: str, good: bool, documents: Collection[str]) -> Question | None:
     """What the answer teaches: where to find it, or that it is not there. None if nobody knows."""
-    text = entry.standalone or entry.question  # as typed again when the conversation goes whose words are in it
     if entry.kind == "document" or not text:  # its title asks nothing, or the log keeps no text
         return None
     if documents:

@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from ragforge.domain.tokens import Vector
     from ragforge.flows.follow import Terms
 
+_LISTEN_SECONDS = 0.1
+"""How often a search that waits for its turn hears whether it is still wanted."""
 EAGER = 512
 """So many changes behind, and a search lets the indexes catch up first if nobody else is at it."""
 PATIENT = 2_000
@@ -217,7 +219,7 @@ class Search:
         _require_sense(asked)
         self._counters.add("searches")
         judge = self._judge(asked.tuning.reranker)
-        room = self._room if judge is None or isinstance(judge, Degraded) else nullcontext()
+        waits = judge is not None and not isinstance(judge, Degraded)
         project = self._projects.get(name)
         if project is None or not scope.reaches(project.id):
             project = self._looked_up(scope, name)
@@ -226,6 +228,7 @@ class Search:
         while True:
             cancel.check()
             try:
+                room = nullcontext() if waits else self._place(cancel)
                 with room, self._pinned(project.id, cancel) as pins, self._catalog.read() as c:
                     now = c.passages.moment(scope, project.id)
                     if now.generation != pins.moment.generation:  # a reindex swapped just now
@@ -243,6 +246,17 @@ class Search:
                 aside += self._embed(project, asked, cancel)
             except _Behind as behind:
                 patience = self._after_catching_up(project.id, behind.changes, cancel)
+
+    @contextmanager
+    def _place(self, cancel: Cancel) -> Iterator[None]:
+        """One of those at work, as soon as there is room; who is told to stop waits no longer."""
+        while not self._room.acquire(timeout=_LISTEN_SECONDS):
+            cancel.check()
+        try:
+            cancel.check()
+            yield
+        finally:
+            self._room.release()
 
     def _looked_up(self, scope: Scope, name: str) -> Project:
         """Remembered by its slug alone: a project can be called by many names."""

@@ -380,7 +380,8 @@ class Import:
             for line in lines("questions.jsonl"):
                 named = _record(QuestionSet, line.get("set"))
                 asked = _record(list[Question], line.get("questions"))
-                counts.question_sets += c.evaluations.put_questions(scope, project.id, named.name, named.folder, asked)
+                # Where an import of questions writes their documents is for this machine to choose, not for a file.
+                counts.question_sets += c.evaluations.put_questions(scope, project.id, named.name, "", asked)
             known = {run.id for run in c.evaluations.runs(scope, project.id)}
             for line in lines("runs.jsonl"):
                 run = _record(Run, line.get("run"))

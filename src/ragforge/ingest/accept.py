@@ -71,6 +71,11 @@ def _too_large(found: Found, key: str, name: str, limit: int) -> Accepted:
     return Accepted(Source(key, name, found.size, found.mtime_ns, stand_in), UNKNOWN, "", failure)
 
 
+def upload_name(name: str) -> str:
+    """Of a file that was sent: whatever folders its sender named, on any system, are none of ours."""
+    return safe_name(name.replace("\\", "/").rpartition("/")[2])
+
+
 def safe_name(name: str) -> str:
     """A file name as it is shown and embedded: no control or direction characters, bounded."""
     text = name.encode(errors="surrogateescape").decode(errors="replace")

@@ -54,8 +54,21 @@ def is_revoked(c: Unit, maker: Maker, job: Job) -> bool:
 
 def used_today(c: Unit, principal: str, now: datetime) -> tuple[Spent, timedelta]:
     """What somebody's questions took since midnight (UTC) in all projects, and how long this day still is."""
-    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    midnight = _midnight(now)
     return c.log.used(owner(), principal, midnight), midnight + timedelta(days=1) - now
+
+
+def require_counted(scope: Scope, before: datetime, now: datetime) -> None:
+    """What was asked today stays in the log, whoever would remove it with a key: its limits are counted from it."""
+    if scope.principal != OWNER and before > _midnight(now):
+        raise NotAllowed(
+            "what was asked today is counted against the limits of keys",
+            hint=f"remove what is before {_midnight(now):%Y-%m-%d}",
+        )
+
+
+def _midnight(now: datetime) -> datetime:
+    return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def local() -> Principal:

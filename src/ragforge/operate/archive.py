@@ -32,6 +32,11 @@ MANIFEST = "manifest.json"
 _PIECE = 1 << 20
 _LARGEST_MANIFEST = 512 * MB
 """Enough for three million members."""
+_MANIFEST_LINE = 200
+"""What a member needs in the manifest, beside its name."""
+_MANIFEST_ROOM = 16 * MB
+_MANIFEST_UNPACKED = 50
+"""Checksums do not shrink: a manifest that unpacks to so many times its size, and to more than the room, is a bomb."""
 _LONGEST_LINE = 512 * MB
 _UNPACKED = 200
 """An archive that claims to hold so many times its own size, and more than the least, is no archive of ours."""
@@ -125,9 +130,10 @@ class Writer:
 
     def seal(self) -> None:
         manifest = json.dumps({**self.facts, "members": self.members}, ensure_ascii=False, indent=1).encode()
-        if len(manifest) > _LARGEST_MANIFEST:  # it could not be read again
-            raise TooLarge(f"{len(self.members):,} members are more than an archive holds", hint="export its projects")
         self._packed.writestr(MANIFEST, manifest)
+        packed = self._packed.getinfo(MANIFEST).compress_size
+        if len(manifest) > _largest_manifest(self.members, packed):  # it could not be read again
+            raise TooLarge(f"{len(self.members):,} members are more than an archive holds", hint="export its projects")
 
 
 class Archive:
@@ -145,6 +151,8 @@ class Archive:
             with self._troubles():
                 self._packed = zipfile.ZipFile(self._stream)
                 self._infos = {info.filename: info for info in self._packed.infolist()}
+            self._require_plain()
+            with self._troubles():
                 self.facts = self._manifest(kind, version)
             self._require_fit()
         except BaseException:
@@ -191,10 +199,11 @@ class Archive:
             yield from self._objects(member, name)
 
     def text(self, name: str, limit: int = 10 * MB) -> str:
+        """Read in pieces: asked for all at once, the library unpacks more than the size that was promised."""
         if self._infos[name].file_size > limit:
             raise self._damaged(f"{name} is larger than it can be")
         with self._troubles():
-            return self._packed.read(self._infos[name]).decode()
+            return b"".join(self.pieces(name)).decode()
 
     def _objects(self, member: IO[bytes], name: str) -> Iterator[dict[str, Any]]:
         while line := member.readline(_LONGEST_LINE):
@@ -203,9 +212,26 @@ class Archive:
                 raise self._damaged(f"a line of {name} is no object")
             yield row
 
-    def _manifest(self, kind: str, version: int) -> dict[str, Any]:
+    def _require_plain(self) -> None:
+        """What its table of contents tells: none of its members could go astray or be a bomb. Nothing is unpacked."""
         if MANIFEST not in self._infos:
             raise self._foreign()
+        if len(self._packed.infolist()) != len(self._infos):
+            raise self._damaged("some of its members have the same name")
+        for name, info in self._infos.items():
+            mode = stat.S_IFMT(info.external_attr >> 16)
+            if not is_safe(name) or info.flag_bits & 1 or mode not in (0, stat.S_IFREG):
+                raise self._damaged(f"{name!r} is no plain file with a plain name")
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise self._damaged(f"{name} is packed in a way that we do not use")
+        size = self._file.stat().st_size
+        if self.size > max(_UNPACKED_AT_LEAST, _UNPACKED * size):
+            raise self._damaged(f"it would unpack to {size_text(self.size)}")
+        manifest = self._infos[MANIFEST]
+        if manifest.file_size > _largest_manifest(self._infos, min(size, manifest.compress_size)):
+            raise self._damaged(f"its manifest would unpack to {size_text(manifest.file_size)}")
+
+    def _manifest(self, kind: str, version: int) -> dict[str, Any]:
         facts = json.loads(self.text(MANIFEST, _LARGEST_MANIFEST))
         if not isinstance(facts, dict) or facts.get("format") != kind:
             raise self._foreign()
@@ -219,20 +245,13 @@ class Archive:
         return facts
 
     def _require_fit(self) -> None:
-        """The members are those of the manifest, of the size it says, and none of them could go astray."""
+        """The members are those of the manifest, of the size it says."""
         members = self.facts["members"]
-        if len(self._packed.infolist()) != len(self._infos) or set(members) != set(self.names()):
+        if set(members) != set(self.names()):
             raise self._damaged("its members are not those that its manifest names")
-        for name, info in self._infos.items():
-            mode = stat.S_IFMT(info.external_attr >> 16)
-            if not is_safe(name) or info.flag_bits & 1 or mode not in (0, stat.S_IFREG):
-                raise self._damaged(f"{name!r} is no plain file with a plain name")
-            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise self._damaged(f"{name} is packed in a way that we do not use")
-            if name != MANIFEST and not _is_member(members[name], info.file_size):
+        for name in members:
+            if not _is_member(members[name], self._infos[name].file_size):
                 raise self._damaged(f"{name} has another size than its manifest says")
-        if self.size > max(_UNPACKED_AT_LEAST, _UNPACKED * self._file.stat().st_size):
-            raise self._damaged(f"it would unpack to {size_text(self.size)}")
 
     @contextmanager
     def _troubles(self) -> Iterator[None]:
@@ -261,6 +280,12 @@ def is_safe(name: str) -> bool:
         and all(part not in ("", ".", "..") and part == part.strip(" ") for part in parts)
         and not any(character in '\\:*?"<>|' or ord(character) < 32 or ord(character) == 127 for character in name)
     )
+
+
+def _largest_manifest(names: Iterable[str], packed: int) -> int:
+    """What the members' lines need, and room for what has no member, such as files whose bytes were lost."""
+    lines = sum(len(name.encode()) + _MANIFEST_LINE for name in names)
+    return min(_LARGEST_MANIFEST, lines + max(_MANIFEST_ROOM, _MANIFEST_UNPACKED * packed))
 
 
 def _is_member(expected: Any, size: int) -> bool:

@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,10 +20,12 @@ from types import TracebackType
 from typing import Self
 
 from ragforge.durable import sync
-from ragforge.errors import StoreError, cannot_write
+from ragforge.errors import DiskFull, StoreError, cannot_write
 from ragforge.ports import ProcessLock
 
 _NAME = re.compile(r"[0-9a-f]{32}")
+ROOM_BYTES = 16_000_000
+"""Uploads leave so much of the disk to the catalog: whoever sends more than can be read in time stops nobody else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,13 @@ class Inbox:
                 path.unlink(missing_ok=True)
 
     def receive(self, name: str) -> Receiving:
-        """A new file to write to."""
+        """A new file to write to, while the disk has room for more than what waits here."""
+        try:
+            free = shutil.disk_usage(self._folder).free
+        except OSError as problem:
+            raise cannot_write(self._folder, problem) from problem
+        if free < ROOM_BYTES:
+            raise DiskFull("the disk is almost full; nothing was lost", hint="free some space and try again")
         return Receiving(self._folder / secrets.token_hex(16), name)
 
     def put_back(self, inbox: str, pieces: Iterable[bytes]) -> None:

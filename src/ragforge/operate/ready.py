@@ -14,10 +14,16 @@ LEAST_FREE_BYTES = 50_000_000
 
 
 def ready(
-    workspace: Path, indexes: Path, read_catalog: Callable[[], object], find_embedder: Callable[[], object]
+    workspace: Path,
+    indexes: Path,
+    read_catalog: Callable[[], object],
+    engine: Finding,
+    find_embedder: Callable[[], object],
 ) -> Iterator[Finding]:
-    """The catalog, the folder of the indexes, the disk, the embedder."""
+    """The catalog and what keeps it, the folder of the indexes, the disk, the embedder."""
     yield _tried("catalog", read_catalog, "it cannot be read")
+    told = f"{engine.subject}: {engine.detail}"
+    yield Finding("database", True, told if engine.ok else f"{told}; {engine.hint}")
     folder = indexes if indexes.exists() else workspace
     writable = os.access(folder, os.W_OK | os.X_OK)
     yield Finding("indexes", writable, "" if writable else "their folder cannot be written")

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -160,9 +161,12 @@ class ModelServer:
     """Requests for lists."""
     disconnects: int = 0
     """Callers that hung up before the end."""
+    at_work: int = 0
+    """Requests for answers that have not ended yet, in whichever way."""
 
     def __enter__(self) -> ModelServer:
         self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
         self._closing = threading.Event()
         self._script: deque[str] = deque()
         handler = type("Handler", (_Handler,), {"stub": self})
@@ -221,6 +225,24 @@ class ModelServer:
     def hung_up(self) -> None:
         with self._lock:
             self.disconnects += 1
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Count a call as long as it is at work."""
+        with self._lock:
+            self.at_work += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.at_work -= 1
+                self._ended.notify_all()
+
+    def rest(self, seconds: float = 10.0) -> None:
+        """Wait until no call is at work: who hung up is counted by then, and not among those of the next test."""
+        with self._lock:
+            rested = self._ended.wait_for(lambda: not self.at_work, seconds)
+            assert rested, f"{self.at_work} calls are still at work after {seconds} s"
 
     @property
     def is_closing(self) -> bool:
@@ -286,6 +308,10 @@ class _Handler(BaseHTTPRequestHandler):
     # -- answers
 
     def do_POST(self) -> None:
+        with self.stub.working():
+            self._post()
+
+    def _post(self) -> None:
         call = self._call(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/api/show":
             self._show(call)

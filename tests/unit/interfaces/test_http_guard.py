@@ -32,13 +32,14 @@ from ragforge.build import utc_now
 from ragforge.domain.access import KeyLimits, Role
 from ragforge.domain.cancel import Cancelled
 from ragforge.errors import NotAllowed, NotFound
-from ragforge.interfaces.http.app import routes_of
+from ragforge.interfaces.http.app import create_app, routes_of
 from ragforge.interfaces.http.caller import caller_of
 from ragforge.interfaces.http.door import is_loopback, refuse_open_door
 from ragforge.interfaces.http.guard import REVOKED, Guard, Names
 from ragforge.interfaces.http.limits import Limits
 from ragforge.interfaces.http.policy import POLICY, WS, methods_of, row_of, undecided
 from ragforge.interfaces.http.revocation import Revocations
+from ragforge.interfaces.http.routes import ROUTERS
 from ragforge.operate.access import Access
 from tests.forge import open_forge
 from tests.serving import listening_to
@@ -505,7 +506,12 @@ def test_one_look_serves_all_who_wait_for_a_key(server: Served) -> None:
 
     async def many() -> int:
         revocations = Revocations(asked, seconds=0.02)  # type: ignore[arg-type]
-        waiting = [asyncio.ensure_future(revocations.watch(who)) for _ in range(50)]
+
+        async def wait() -> None:
+            async with revocations.guarded_stream(who):
+                await asyncio.sleep(5)
+
+        waiting = [asyncio.ensure_future(wait()) for _ in range(50)]
         await asyncio.sleep(0.15)
         looks = len(asked.rounds)
         asked.works = False
@@ -555,6 +561,7 @@ def test_what_names_more_of_a_path_comes_first() -> None:
     assert row_of("GET", "/v1/models/ragforge/p") is not None
     assert row_of("GET", "/healthzx") is None and row_of("GET", "/openapi-json") is None
     assert row_of("GET", "/v1/projects\n") is None
+    assert row_of("GET", "/v1/projects/a\0b") is None and row_of("GET", "/v1/models/ragforge/a\0") is None
     assert row_of(WS, "/v1/projects/p/chat") is not None and row_of("GET", "/v1/projects/p/chat") is None
     assert methods_of("/v1/projects/p/chat") == []
 
@@ -565,6 +572,15 @@ def test_a_route_without_a_row_is_named() -> None:
     router.get("/surprise")(lambda: None)
     router.websocket("/surprise")(lambda: None)
     assert undecided(routes_of((router,))) == ["GET /v1/surprise", "WS /v1/surprise"]
+
+
+@pytest.mark.parametrize("kind", ["get", "websocket"])
+def test_a_route_without_a_row_stops_the_start(swift_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    router = APIRouter(prefix="/v1")
+    getattr(router, kind)("/surprise")(lambda: None)
+    monkeypatch.setattr("ragforge.interfaces.http.app.ROUTERS", (*ROUTERS, router))
+    with open_forge(swift_path / "workspace") as forge, pytest.raises(NotAllowed, match=r"nobody .* /v1/surprise$"):
+        create_app(forge)
 
 
 def test_a_caller_belongs_to_the_route_that_was_allowed() -> None:

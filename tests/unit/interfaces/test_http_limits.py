@@ -14,6 +14,7 @@ import pytest
 from ragforge.domain.access import AccessKey, Action, Clearance, KeyLimits, Principal, Role
 from ragforge.domain.records import Spent
 from ragforge.errors import OverLimit
+from ragforge.interfaces.http import limits as limits_module
 from ragforge.interfaces.http.limits import Limits
 from ragforge.operate.access import local, owner
 
@@ -128,7 +129,26 @@ def test_a_key_without_a_limit_leaves_room_for_others() -> None:
             await held.enter_async_context(limits.holding(somebody(KeyLimits(), "other"), Action.ASK))
             streams[0]()
             await held.enter_async_context(limits.holding(who, Action.ASK))
-        assert not limits._at_work
+        assert not limits._at_work and not limits._streaming
+
+    anyio.run(several)
+
+
+def test_there_is_an_end_to_open_streams_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits_module, "MOST_OPEN", 3)
+    limits, who = Limits(Meter(), usual=2), somebody(KeyLimits())
+
+    async def several() -> None:
+        async with AsyncExitStack() as held:
+            for _ in range(3):
+                streams = await held.enter_async_context(limits.holding(who, Action.ASK))
+                streams()
+            with pytest.raises(OverLimit, match="3 answers open"):
+                await held.enter_async_context(limits.holding(who, Action.ASK))
+            await held.enter_async_context(limits.holding(somebody(KeyLimits(), "other"), Action.ASK))
+        await held.enter_async_context(limits.holding(who, Action.ASK))
+        await held.aclose()
+        assert not limits._at_work and not limits._streaming
 
     anyio.run(several)
 

@@ -263,6 +263,30 @@ def test_there_are_never_too_many(limit: str, most: int, monkeypatch: pytest.Mon
     asyncio.run(run())
 
 
+def test_all_together_hold_no_more_than_there_is_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The more are at work, the less each holds of what nobody has read; with room again it goes on."""
+    most = 60_000
+    monkeypatch.setattr(module, "MOST_BYTES", most)
+    monkeypatch.setattr(module, "LARGEST_RING", most // 2)
+
+    async def several() -> None:
+        streams = Streams(4, 60, 60)
+        many = [
+            streams.start(local(), iter([Told("token", "x" * 800)] * 200), "r", cancel)
+            for cancel in (Cancel(), Cancel(), Cancel(), Cancel(), Cancel(), Cancel())
+        ]
+        await anyio.sleep(0.3)
+        held = [each.ring.bytes for each in many]
+        assert sum(held) <= most + 6 * 1_000 and min(held) > 5_000, held
+        for each in many[1:]:
+            each.stop()
+        await anyio.sleep(0.3)
+        assert many[0].ring.bytes > 2 * held[0]
+        await streams.close()
+
+    anyio.run(several)
+
+
 def test_of_a_key_with_a_limit_the_stream_that_nobody_reads_gives_way() -> None:
     async def run() -> None:
         streams, key = Streams(2, 60.0, 1.0), of_key("a", concurrent=2)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import secrets
 import stat
+import tracemalloc
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragforge.domain.cancel import Cancel
+from ragforge.domain.sizes import MB
 from ragforge.errors import CorruptStore, NotFound, StoreError, TooLarge, UserError
 from ragforge.operate.archive import Archive, is_safe, writing
 
@@ -96,6 +100,72 @@ def test_every_flipped_byte_is_noticed_or_harmless(tmp_path: Path) -> None:
             assert problem.hint
             noticed += 1
     assert noticed > len(data) // 2
+
+
+def bomb(file: Path, manifest: bytes, *, claims: int | None = None) -> Path:
+    """An archive of a few hundred kilobytes whose manifest is as large as it is told, and says so or not."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr("one", "x")
+        with packed.open("manifest.json", "w") as member:
+            member.write(b'{"format": "thing", "version": 1, "members": {"one": [')
+            for _ in range(300):
+                member.write(manifest)
+            member.write(b"0]}}")
+        if claims is not None:
+            packed.getinfo("manifest.json").file_size = claims
+    return file
+
+
+@pytest.mark.parametrize("claims", [None, 1_000_000])
+def test_a_manifest_that_is_a_bomb_is_not_unpacked(tmp_path: Path, claims: int | None) -> None:
+    file = bomb(tmp_path / "bomb.zip", b"[]," * 333_333, claims=claims)
+    assert file.stat().st_size < MB
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptStore):
+            Archive(file, "thing", 1)
+        assert tracemalloc.get_traced_memory()[1] < 20 * MB
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_table_of_contents_is_looked_at_before_the_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unread(*_: object) -> None:
+        raise AssertionError("it was unpacked")
+
+    def other(name: str, member: zipfile.ZipInfo, **how: Any) -> Path:
+        with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as packed:
+            packed.writestr("manifest.json", "{}")
+            packed.writestr(member, b"\0" * 3_000_000, **how)
+        return tmp_path / name
+
+    monkeypatch.setattr("ragforge.operate.archive._UNPACKED_AT_LEAST", 2_000_000)
+    link = zipfile.ZipInfo("link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with pytest.warns(UserWarning, match="Duplicate"):
+        twice = other("twice.zip", zipfile.ZipInfo("manifest.json"))
+    cases = [
+        twice,
+        other("name.zip", zipfile.ZipInfo("../x")),
+        other("link.zip", link),
+        other("packed.zip", zipfile.ZipInfo("x"), compress_type=zipfile.ZIP_LZMA),
+        other("large.zip", zipfile.ZipInfo("x"), compress_type=zipfile.ZIP_DEFLATED),
+    ]
+    monkeypatch.setattr(zipfile.ZipFile, "open", unread)
+    for file in cases:
+        with pytest.raises(CorruptStore):
+            Archive(file, "thing", 1)
+
+
+def test_a_manifest_may_tell_of_much_that_is_no_member(tmp_path: Path) -> None:
+    """Files whose bytes were lost have none, however many they are."""
+    with writing(tmp_path / "a.zip", Cancel()) as archive:
+        lost = [{"blob": secrets.token_hex(16), "sha256": secrets.token_hex(32), "name": "x"} for _ in range(200_000)]
+        archive.facts |= {"format": "thing", "version": 1, "missing": lost}
+    with Archive(tmp_path / "a.zip", "thing", 1) as again:
+        assert again.facts["missing"] == lost
 
 
 @given(st.text(max_size=30))

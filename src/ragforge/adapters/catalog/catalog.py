@@ -25,8 +25,10 @@ from ragforge.adapters.catalog.texts import SqlProjectTexts
 from ragforge.adapters.catalog.tombstones import SqlTombstones
 from ragforge.adapters.catalog.unit import Session
 from ragforge.adapters.locks import FileLock
+from ragforge.domain.access import Scope
 from ragforge.domain.archives import TableShape
 from ragforge.domain.library import Finding
+from ragforge.errors import NotAllowed
 from ragforge.ports import CatalogDump, CatalogLoad, Clock, TableRow
 
 
@@ -91,22 +93,26 @@ class SqlCatalog:
             yield SqlUnit(Session(connection, self._clock))
 
     @contextlib.contextmanager
-    def dumping(self) -> Iterator[CatalogDump]:
+    def dumping(self, scope: Scope) -> Iterator[CatalogDump]:
         """Every table at one moment, for a backup; others go on writing."""
         from ragforge.adapters.catalog.dump import SqlDump
 
+        _require_owner(scope)
         with self._database.read() as connection:
             yield SqlDump(connection)
 
     @contextlib.contextmanager
-    def loading(self, schema: str, tables: Iterable[tuple[TableShape, Iterable[TableRow]]]) -> Iterator[CatalogLoad]:
+    def loading(
+        self, scope: Scope, schema: str, tables: Iterable[tuple[TableShape, Iterable[TableRow]]]
+    ) -> Iterator[CatalogLoad]:
         """Fill an empty catalog from a backup, whatever version that is of; it is there when the block has ended."""
         from ragforge.adapters.catalog.dump import SqlLoad, load
 
+        _require_owner(scope)
         with self._database.write() as connection:
             session = Session(connection, self._clock)
             load(self._database, session, schema, tables)
-            yield SqlLoad(SqlUnit(session), session)
+            yield SqlLoad(scope, SqlUnit(session), session)
 
     def is_empty(self) -> bool:
         """Whether nothing is in it that a restore could overwrite."""
@@ -122,22 +128,32 @@ class SqlCatalog:
     def close(self) -> None:
         self._database.close()
 
+    def engine(self) -> Finding:
+        """What keeps the catalog, and whether all of it can be trusted."""
+        if not self._database.is_sqlite:
+            return Finding("database", True, "Postgres")
+        version = self._database.sqlite_version
+        return Finding(
+            "SQLite version",
+            version >= SAFE_SQLITE,
+            ".".join(map(str, version)),
+            "use a Python with SQLite 3.51.3 or newer; until then one process writes at a time",
+        )
+
     def inspect(self) -> Iterable[Finding]:
         """What can be wrong inside the catalog itself."""
         broken = self._database.integrity()
         yield Finding("catalog file", not broken, broken[0] if broken else "whole", "restore a backup")
-        if self._database.is_sqlite:
-            version = self._database.sqlite_version
-            yield Finding(
-                "SQLite version",
-                version >= SAFE_SQLITE,
-                ".".join(map(str, version)),
-                "use a Python with SQLite 3.51.3 or newer; until then one process writes at a time",
-            )
+        yield self.engine()
         with self._database.read() as connection:
             for subject, statement, hint in _CHECKS:
                 count = int(connection.execute(statement).scalar() or 0)
                 yield Finding(subject, count == 0, str(count), hint)
+
+
+def _require_owner(scope: Scope) -> None:
+    if not scope.owns:
+        raise NotAllowed("the whole catalog is for whoever owns the workspace", hint="ask its owner")
 
 
 def _count(column: sa.ColumnElement[object], *where: sa.ColumnElement[bool]) -> sa.Select[int]:

@@ -20,7 +20,16 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from ragforge.adapters.locks import FileLock
-from ragforge.errors import Busy, CorruptStore, DiskFull, MissingExtra, StoreError, UserError, cannot_write
+from ragforge.errors import (
+    Busy,
+    CorruptStore,
+    DiskFull,
+    MissingExtra,
+    RagforgeError,
+    StoreError,
+    UserError,
+    cannot_write,
+)
 
 HEAD = "0009"
 """The newest migration; a test compares it with the scripts."""
@@ -262,7 +271,7 @@ def _not_an_address() -> UserError:
     return UserError("store.database_url is no address of a Postgres database", hint="postgresql://USER@HOST/DATABASE")
 
 
-def _translate(text: str, path: Path | None, *, server_fails: bool = False) -> StoreError:
+def _translate(text: str, path: Path | None, *, server_fails: bool = False) -> RagforgeError:
     """What the database's driver said, as a sentence with the next step."""
     where = str(path) if path else "the database"
     if "locked" in text or "busy" in text:
@@ -276,6 +285,8 @@ def _translate(text: str, path: Path | None, *, server_fails: bool = False) -> S
             f"{where} is damaged",
             hint="restore a backup from the workspace's backups/ folder, or export and start anew",
         )
+    if "NUL (0x00)" in text:  # looked for, where SQLite just finds nothing; what is kept is made storable
+        return UserError("no name or text has the character NUL", hint="leave it out")
     if server_fails:
         return StoreError("the database server does not answer", hint="check database_url and that the server runs")
     return StoreError(f"the catalog refused: {text.splitlines()[0] if text else 'it gave no reason'}")

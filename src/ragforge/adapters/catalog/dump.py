@@ -39,10 +39,12 @@ _PATHS: Mapping[tuple[str, str], re.Pattern[str]] = {
     ("versions", "blob"): _IS_BLOB,
 }
 """Values that become part of a path."""
+_NOT_TAKEN_OVER: Mapping[tuple[str, str], str] = {("question_sets", "folder"): ""}
+"""Where an import of questions writes their documents is for this machine to choose, not for a file."""
 
 
 class SqlDump:
-    """Every table as one transaction sees it."""
+    """Every table as one transaction sees it. Whoever has it owns the workspace."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -63,24 +65,25 @@ class SqlDump:
 
 
 class SqlLoad:
-    """A catalog that is being filled; the transaction is not committed yet."""
+    """A catalog that is being filled for its owner; the transaction is not committed yet."""
 
-    def __init__(self, unit: SqlUnit, session: Session) -> None:
+    def __init__(self, scope: Scope, unit: SqlUnit, session: Session) -> None:
         self.unit = unit
+        self._scope = scope
         self._session = session
 
-    def remove_again(self, scope: Scope, tombstones: Sequence[Tombstone]) -> int:
+    def remove_again(self, tombstones: Sequence[Tombstone]) -> int:
         """What the backup knows was removed before it was made: if that is in it, it had come back."""
-        known = {(each.kind, each.id): each.removed_at for each in self.unit.tombstones.all(scope)}
+        known = {(each.kind, each.id): each.removed_at for each in self.unit.tombstones.all(self._scope)}
         newest = {(each.kind, each.id): each for each in sorted(tombstones, key=lambda each: each.removed_at)}
         since = [each for key, each in newest.items() if key not in known or known[key] < each.removed_at]
         pruned = batches(each.id for each in since if each.kind == Kind.QUESTION)  # they can be many
         removed = sum(remove_questions(self._session, t.query_log.c.id.in_(some)) for some in pruned)
-        removed += sum(self._remove(scope, each) for each in since if each.kind != Kind.QUESTION)
+        removed += sum(self._remove(each) for each in since if each.kind != Kind.QUESTION)
         forgotten = self._forgotten(since)
         self.without_uploads(forgotten)
         removed += len(forgotten)
-        self.unit.tombstones.put(scope, since)
+        self.unit.tombstones.put(self._scope, since)
         return removed
 
     def without_bytes(self, blobs: Collection[str]) -> None:
@@ -102,9 +105,9 @@ class SqlLoad:
             if job.created_at + KEPT_MILLISECONDS < removed.get(json.loads(job.payload).get("sha256"), 0)
         ]
 
-    def _remove(self, scope: Scope, gone: Tombstone) -> bool:
+    def _remove(self, gone: Tombstone) -> bool:
         """Remove it if it is there. A key stays and opens nothing."""
-        row = self._session.execute(_buried(gone)).one_or_none()
+        scope, row = self._scope, self._session.execute(_buried(gone)).one_or_none()
         if row is None:
             return False
         if gone.kind == Kind.DOCUMENT:
@@ -215,6 +218,7 @@ def _checked(table: Table, shape: TableShape, row: TableRow) -> dict[str, Any]:
     for (of, name), pattern in _PATHS.items():
         if of == shape.name and not pattern.fullmatch(str(values.get(name, ""))):
             raise _damaged(f"{shape.name}.{name} holds what is no name")
+    values |= {name: other for (of, name), other in _NOT_TAKEN_OVER.items() if of == shape.name and name in values}
     if shape.name == "jobs" and not _is_upload(values):
         raise _damaged("a job in it is no upload")
     return values

@@ -76,8 +76,8 @@ class SqlJobs:
         session.insert(t.jobs, [row])
         return self._get(key)
 
-    def asked(self, scope: Scope, key: str) -> list[tuple[Job, str]]:
-        """The jobs that this principal asked for with this key, each with the digest of what was asked.
+    def asked(self, scope: Scope, key: str) -> dict[int, tuple[Job, str]]:
+        """The jobs that this principal asked for with this key by their part, with the digest of what was asked.
 
         Until the transaction ends, nobody else asks with it.
         """
@@ -88,7 +88,7 @@ class SqlJobs:
             .where(t.jobs.c.principal == scope.principal, t.jobs.c.asked_with == key)
             .order_by(t.jobs.c.part)
         )
-        return [(_job(row), row.digest) for row in self._session.execute(statement)]
+        return {row.part: (_job(row), row.digest) for row in self._session.execute(statement)}
 
     def take_up(self, scope: Scope, job: str) -> Job:
         """What was set aside waits again, as if it had never been tried."""

@@ -13,7 +13,7 @@ from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.tombstones import bury
-from ragforge.adapters.catalog.unit import Session, batches, moment
+from ragforge.adapters.catalog.unit import Session, batches, moment, storable
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.archives import Kind
 from ragforge.domain.library import Generation, Op, Project
@@ -44,7 +44,7 @@ class SqlProjects:
             "ord": key,
             "id": secrets.token_hex(8),
             "slug": slug,
-            "name": name,
+            "name": storable(name),
             "generation": 1,
             "created_at": session.now(),
         }
@@ -72,7 +72,8 @@ class SqlProjects:
         taken = sa.select(t.projects.c.ord).where(t.projects.c.slug == slug, t.projects.c.ord != row.ord)
         if self._session.execute(taken).first():
             raise UserError(f"project {slug!r} exists already", hint="choose another name")
-        self._session.execute(sa.update(t.projects).where(t.projects.c.ord == row.ord).values(name=name, slug=slug))
+        renamed = sa.update(t.projects).where(t.projects.c.ord == row.ord).values(name=storable(name), slug=slug)
+        self._session.execute(renamed)
 
     def remove(self, scope: Scope, project: str) -> None:
         row = self._session.project(scope, project)

@@ -20,7 +20,7 @@ class SqlTombstones:
 
     def all(self, scope: Scope, after: int = 0) -> list[Tombstone]:
         """Those beyond a number, in their order."""
-        _require_all(scope)
+        _require_owner(scope)
         found = sa.select(t.tombstones).where(t.tombstones.c.ord > after).order_by(t.tombstones.c.ord)
         return [
             Tombstone(row.ord, Kind(row.kind), row.id, row.sha256, moment(row.removed_at))
@@ -29,7 +29,7 @@ class SqlTombstones:
 
     def put(self, scope: Scope, tombstones: Sequence[Tombstone]) -> None:
         """Those of another catalog, under numbers of this one."""
-        _require_all(scope)
+        _require_owner(scope)
         for (kind, at), alike in groupby(tombstones, lambda each: (each.kind, each.removed_at)):
             _write(self._session, kind, ((each.id, each.sha256) for each in alike), milliseconds(at))
 
@@ -51,6 +51,6 @@ def _write(session: Session, kind: Kind, removed: Iterable[tuple[str, str]], at:
         session.insert(t.tombstones, rows)
 
 
-def _require_all(scope: Scope) -> None:
-    if scope.projects is not None:
+def _require_owner(scope: Scope) -> None:
+    if not scope.owns:
         raise NotAllowed("only the workspace's owner may know what was removed", hint="ask its owner")

@@ -28,6 +28,7 @@ from ragforge.errors import NotAllowed, RagforgeError, UserError
 from ragforge.interfaces.fields.answers import event_fields
 from ragforge.interfaces.http.caller import Caller
 from ragforge.interfaces.http.requests import AskRequest, PromptRequest, TuningFields
+from ragforge.interfaces.http.serve import SEAL
 from ragforge.interfaces.http.streams import Told, failure_told, internal_told
 from ragforge.interfaces.records import decode, encode, json_text
 
@@ -148,7 +149,7 @@ class Seals:
     """
 
     def __init__(self, secret: str = "") -> None:
-        self._secret = (secret or os.environ.get("RAGFORGE_SEAL") or secrets.token_hex(32)).encode()
+        self._secret = (secret or os.environ.get(SEAL) or secrets.token_hex(32)).encode()
 
     def sealed(self, principal: str, prompted: Prompted) -> str:
         account = replace(prompted.account, prompt=None)  # it is the prompt itself

@@ -14,7 +14,7 @@ from ragforge.domain.answers import Abstention, Answer, Citation, Result
 from ragforge.domain.conversation import Turn
 from ragforge.errors import NotFound, UserError
 from ragforge.interfaces.fields.answers import source_fields
-from ragforge.interfaces.http.requests import PastTurn
+from ragforge.interfaces.http.requests import past_turn
 
 PREFIX = "ragforge/"
 """Before the slug of a project: its name as a model."""
@@ -49,8 +49,8 @@ class Taken(BaseModel):
 
 
 class Part(Taken):
-    type: str
-    text: str | None = None
+    type: Annotated[str, Field(max_length=100)]
+    text: Annotated[str, Field(max_length=4_000_000)] | None = None
 
 
 class ChatMessage(Taken):
@@ -67,7 +67,7 @@ class StreamOptions(Taken):
 
 
 class ResponseFormat(Taken):
-    type: str
+    type: Annotated[str, Field(max_length=100)]
 
 
 class ChatRequest(Taken):
@@ -184,12 +184,10 @@ def _turns(spoken: Iterable[tuple[str, str]], now: datetime) -> Iterator[Turn]:
         if role == "user":
             asked.append(text)
             continue
-        question = "\n\n".join(asked)
-        yield PastTurn.model_construct(question=question, answer=text).record(now)
+        yield past_turn("\n\n".join(asked), text, now)
         asked = []
     if asked:
-        question = "\n\n".join(asked)
-        yield PastTurn.model_construct(question=question, answer="").record(now)
+        yield past_turn("\n\n".join(asked), "", now)
 
 
 # -- what comes back

@@ -17,6 +17,8 @@ from ragforge.domain.records import Spent
 from ragforge.errors import OverLimit
 from ragforge.operate.budget import require_left
 
+MOST_OPEN = 500
+"""Streams and sockets of a key that names no number of requests at once."""
 _MINUTE = 60.0
 _BELIEVED_SECONDS = 1.0
 _SPENDS = frozenset({Action.ASK, Action.WRITE})
@@ -49,6 +51,7 @@ class Limits:
         self._share = share
         self._tick = tick
         self._at_work: Counter[str] = Counter()
+        self._streaming: Counter[str] = Counter()
         self._buckets: dict[str, tuple[float, float]] = {}
         self._days: dict[str, _Day] = {}
         self._lookups = CapacityLimiter(1)
@@ -61,6 +64,8 @@ class Limits:
             return
         limits = principal.key.limits
         at_once = self._part(limits.concurrent) or self._usual
+        if self._streaming[principal.id] >= MOST_OPEN:
+            raise OverLimit(f"this key has {MOST_OPEN} answers open that stream", hint="close some", retry_after=1.0)
         if at_once and self._at_work[principal.id] >= at_once:
             raise OverLimit(
                 f"this key may have {_requests(limits.concurrent or self._usual)} at once",
@@ -70,15 +75,17 @@ class Limits:
         self._spend_request(principal.id, limits.requests_per_minute)
         self._at_work[principal.id] += 1
         with ExitStack() as held:
-            held.callback(self._leave, principal.id)
+            held.callback(_less, self._at_work, principal.id)
             if action in _SPENDS:
                 await self._check_day(principal, limits)
-            yield _nothing if limits.concurrent else held.close
 
-    def _leave(self, id: str) -> None:
-        self._at_work[id] -= 1
-        if not self._at_work[id]:
-            del self._at_work[id]
+            def streams() -> None:
+                """It takes nobody's place any more, but there is an end to these, too."""
+                held.close()
+                self._streaming[principal.id] += 1
+                held.callback(_less, self._streaming, principal.id)
+
+            yield _nothing if limits.concurrent else streams
 
     async def again(self, principal: Principal, action: Action) -> None:
         """One more request over a connection that is held already."""
@@ -120,6 +127,12 @@ class Limits:
             used, left = await anyio.to_thread.run_sync(self._used, principal, limiter=self._lookups)
             day = self._days[principal.id] = _Day(now, used, left)
         require_left(limits, day.used, day.left)
+
+
+def _less(counted: Counter[str], id: str) -> None:
+    counted[id] -= 1
+    if not counted[id]:
+        del counted[id]
 
 
 def _requests(number: int) -> str:

@@ -17,6 +17,7 @@ from ragforge.domain.access import Principal
 from ragforge.interfaces.http.errors import broken, error_response
 from ragforge.interfaces.http.metrics import Metrics
 from ragforge.interfaces.http.policy import WS
+from ragforge.interfaces.http.presence import GONE
 from ragforge.interfaces.http.streams import begins_stream
 from ragforge.interfaces.http.workers import is_relayed
 from ragforge.operate import telemetry
@@ -24,8 +25,6 @@ from ragforge.operate import telemetry
 ALWAYS = ("/healthz", "/readyz")
 """Answered however much there is to do; no line in the log tells that somebody looked."""
 _QUIET = (*ALWAYS, "/metrics")
-_GONE = 499
-"""The client left before there was an answer."""
 _LAST_SECONDS = 1.0
 """For the answer of a server that stops."""
 
@@ -75,7 +74,7 @@ class Observe:
                 await self._answer(scope, self._waiting_for(receive, seen), self._watching(send, seen), seen)
         except asyncio.CancelledError:
             if seen.status or scope["type"] != "http":
-                seen.status = seen.status or _GONE
+                seen.status = seen.status or GONE
                 raise
             scope.setdefault("ragforge.request", secrets.token_hex(8))
             refusal = error_response(HTTPConnection(scope), 503, "stopped", "the server stops", "try again in a moment")
@@ -103,7 +102,7 @@ class Observe:
         finally:
             telemetry.fact("request.id", scope.get("ragforge.request", ""))
             telemetry.fact("http.route", scope.get("ragforge.route", ""))
-            telemetry.fact("http.response.status_code", seen.status or _GONE)
+            telemetry.fact("http.response.status_code", seen.status or GONE)
 
     def _watching(self, send: Send, seen: _Seen) -> Send:
         async def sending(message: Message) -> None:
@@ -157,7 +156,7 @@ class Observe:
         now = time.perf_counter()
         route = scope.get("ragforge.route", "")
         method = WS if scope["type"] == "websocket" else scope["method"]
-        status = seen.status or _GONE
+        status = seen.status or GONE
         self._metrics.answered(route, method, status, (seen.began or now) - began)
         principal: Principal | None = scope.get("ragforge.principal")
         fields = {

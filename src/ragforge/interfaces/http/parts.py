@@ -106,7 +106,6 @@ class Form(Parts):
             raise UserError("the form ends before its end", hint="send all of it, with the closing boundary")
         if not self._files:
             raise UserError("the form has no file", hint="name its field `file`, with a filename")
-        self.received = [file.keep() for file in self._files]
 
     # -- what the parser tells
 
@@ -147,8 +146,10 @@ class Form(Parts):
         self._field += data[start:end]
 
     def _part_end(self) -> None:
-        if self._file is None:
-            self.fields.setdefault(self._name, []).append(_text(bytes(self._field), f"the field {self._name!r}"))
+        if self._file is not None:  # closed at once: many forms of many files would take all descriptors that there are
+            self.received.append(self._file.keep())
+            return
+        self.fields.setdefault(self._name, []).append(_text(bytes(self._field), f"the field {self._name!r}"))
 
     def _end(self) -> None:
         self._ended = True

@@ -132,6 +132,6 @@ def _patterns(method: str) -> list[tuple[re.Pattern[str], str]]:
 
 def _regex(template: str) -> str:
     def group(match: re.Match[str]) -> str:
-        return "(.+)" if match[0].endswith(":path}") else "([^/]+)"
+        return r"([^\0]+)" if match[0].endswith(":path}") else r"([^/\0]+)"
 
     return re.sub(r"\{[^}]+\}", group, template.replace(".", r"\."))

@@ -26,6 +26,7 @@ Confidentiality = Literal["public", "internal", "confidential", "restricted"]
 Word = Annotated[str, Field(max_length=1_000)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Candidates = Annotated[int, Field(ge=1, le=1_000)]
+Reranked = Annotated[int, Field(ge=1, le=200)]
 Explained = Annotated[int, Field(ge=1, le=200)]
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
 Tag = Annotated[str, Field(min_length=1, max_length=100)]
@@ -110,7 +111,7 @@ class TuningFields(Body):
     fusion: Literal["weighted", "rrf"] | None = None
     alpha: Share | None = None
     reranker: Word | None = None
-    rerank_candidates: Candidates | None = None
+    rerank_candidates: Reranked | None = None
     duplicates: Share | None = None
     context_tokens: Annotated[int, Field(ge=1, le=200_000)] | None = None
 
@@ -163,9 +164,10 @@ class PastTurn(Body):
     question: Annotated[str, Field(max_length=100_000)]
     answer: Annotated[str, Field(max_length=1_000_000)]
 
-    def record(self, now: datetime) -> Turn:
-        tokens = estimated_tokens(f"{self.question}\n{self.answer}")
-        return Turn(uuid4().hex, "", 1, self.question, self.answer, now, tokens=tokens)
+
+def past_turn(question: str, answer: str, now: datetime) -> Turn:
+    """One that is not kept here."""
+    return Turn(uuid4().hex, "", 1, question, answer, now, tokens=estimated_tokens(f"{question}\n{answer}"))
 
 
 class PromptRequest(TuningFields):
@@ -193,18 +195,7 @@ class PromptRequest(TuningFields):
 
     def turns(self) -> tuple[Turn, ...]:
         now = datetime.now(UTC)
-        return tuple(
-            Turn(
-                uuid4().hex,
-                "",
-                1,
-                turn.question,
-                turn.answer,
-                now,
-                tokens=estimated_tokens(turn.question + turn.answer),
-            )
-            for turn in self.history
-        )
+        return tuple(past_turn(turn.question, turn.answer, now) for turn in self.history)
 
     def tuned_for_answer(self, usual: Tuning) -> Tuning:
         """For an answer, those passages count that it stands on."""
@@ -280,7 +271,7 @@ class QuestionFields(Body):
     """Left out: one that its words give."""
     documents: Annotated[list[Word], Field(max_length=1_000)] = []
     """By id, name or path. An empty list says that there is no answer."""
-    grades: Annotated[dict[str, Annotated[float, Field(ge=0, le=1_000_000)]], Field(max_length=1_000)] = {}
+    grades: Annotated[dict[Word, Annotated[float, Field(ge=0, le=1_000_000)]], Field(max_length=1_000)] = {}
     """How relevant documents are, where some are more than others."""
     doc_ids: Annotated[list[Word], Field(max_length=1_000)] = []
     """The same as `documents`; of a question without an answer, what it only seems to be answered by."""
@@ -293,7 +284,7 @@ class QuestionFields(Body):
 
 class QuestionsRequest(Body):
     name: Annotated[str, Field(min_length=1, max_length=100)]
-    questions: Annotated[list[QuestionFields], Field(min_length=1, max_length=100_000, fail_fast=True)]
+    questions: Annotated[list[QuestionFields], Field(min_length=1, max_length=10_000, fail_fast=True)]
 
 
 class EvaluationRequest(TuningFields):
@@ -357,7 +348,7 @@ class ReindexRequest(Body):
 
 
 class TextRequest(Body):
-    text: str
+    text: Annotated[str, Field(max_length=4_000_000)]
 
 
 class UploadFields(Body):

@@ -30,12 +30,6 @@ class Revocations:
         self._poll: asyncio.Task[None] | None = None
         self._lookups = CapacityLimiter(1)
 
-    async def watch(self, principal: Principal) -> None:
-        """Returns when the principal's key works no more; never for the owner."""
-        lost = anyio.Event()
-        with self._told(principal, lost.set):
-            await lost.wait()
-
     @asynccontextmanager
     async def guarded_stream(
         self, principal: Principal, farewell: Callable[[], Awaitable[None]] | None = None

@@ -53,6 +53,7 @@ _MMAP_THRESHOLD, _LARGE_BYTES = -3, 2**20
 and what is freed between small blocks stays."""
 _TIDY_SECONDS = 10.0
 _LARGEST_MESSAGE = 2**20 + 4_096
+_DESCRIPTORS = 65_536
 _LOOK_SECONDS = 0.1
 _SETTLE_SECONDS = 3.0
 _SHORT_LIFE_SECONDS = 5.0
@@ -162,16 +163,30 @@ def share_memory() -> None:
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
+def take_descriptors() -> None:
+    """As many open files and connections as this user may have: usually fewer are given than that."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def settle() -> None:
     """What is loaded by now stays: looking through all of it for garbage would stop every thread."""
     gc.collect()
     gc.freeze()
 
 
-def _describe(app: FastAPI) -> None:
-    """The description of the routes takes a while to make: not when somebody asks for it, nor while we start."""
+def _look_around(app: FastAPI) -> None:
+    """What takes a while is not done when somebody asks for it, nor while we start: describing the routes, trying the
+    walls of parsers."""
     time.sleep(_SETTLE_SECONDS)
     app.state.reference()
+    app.state.health.try_walls()
     gc.freeze()
 
 
@@ -194,6 +209,7 @@ def _give_back() -> None:
 def serve(app: FastAPI, sockets: Sequence[socket.socket], started: Callable[[], None], *, head_seconds: float) -> None:
     """Answer until a signal comes, or until the supervisor is gone."""
     sys.setswitchinterval(_SWITCH_SECONDS)
+    take_descriptors()
     config = uvicorn.Config(
         app,
         http=impatient(head_seconds),
@@ -203,12 +219,13 @@ def serve(app: FastAPI, sockets: Sequence[socket.socket], started: Callable[[], 
         proxy_headers=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         ws_max_size=_LARGEST_MESSAGE,
+        ws_per_message_deflate=False,  # a small message would unpack to a large one, in the event loop's thread
         backlog=_BACKLOG,
     )
 
     def begin() -> None:
         started()
-        threading.Thread(target=_describe, args=[app], name="ragforge-describe", daemon=True).start()
+        threading.Thread(target=_look_around, args=[app], name="ragforge-look", daemon=True).start()
         threading.Thread(target=_give_back, name="ragforge-tidy", daemon=True).start()
 
     server = _Server(config, begin)

@@ -29,6 +29,7 @@ from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.pending import Pending
 from ragforge.errors import Busy, NotFound, RagforgeError, UserError
 from ragforge.interfaces.http.errors import INTERNAL, error_fields, status_of
+from ragforge.interfaces.http.serve import NUMBER
 from ragforge.interfaces.http.stepping import stepped
 from ragforge.interfaces.records import json_text
 
@@ -42,6 +43,8 @@ MOST_STREAMS = 1_000
 """At work at once."""
 MOST_BYTES = 256 * 2**20
 """Of all streams together; who asks meanwhile is sent away."""
+LARGEST_RING = 4 * 2**20
+"""Bytes of one stream; less where so many are at work that all together would be too much."""
 MOST_KEPT_BYTES = 64 * 2**20
 """Of all streams that ended; the oldest give way."""
 LAST_WORDS = ("done", "error")
@@ -90,9 +93,9 @@ def internal_told(problem: Exception, request: str) -> Told:
 class Ring:
     """The latest events of a stream. It is full when it may take no more without forgetting some."""
 
-    def __init__(self, most_events: int = 4_096, most_bytes: int = 4 * 2**20) -> None:
+    def __init__(self, most_events: int = 4_096, most_bytes: int = LARGEST_RING) -> None:
         self._most_events = most_events
-        self._most_bytes = most_bytes
+        self.most_bytes = most_bytes
         self._events: deque[Event] = deque()
         self.bytes = 0
         self.last = 0
@@ -105,7 +108,7 @@ class Ring:
 
     @property
     def is_full(self) -> bool:
-        return len(self._events) >= self._most_events or self.bytes >= self._most_bytes
+        return len(self._events) >= self._most_events or self.bytes >= self.most_bytes
 
     def add(self, told: Told) -> None:
         self.last += 1
@@ -189,6 +192,12 @@ class Stream:
             self._is_read_or_given_up()
             self._tell()
 
+    def allow(self, most_bytes: int) -> None:
+        """How much it may hold from now on; whoever waits for room looks again."""
+        if most_bytes != self.ring.most_bytes:
+            self.ring.most_bytes = most_bytes
+            self._tell()
+
     def moved(self) -> None:
         """Said by a reader that has read more."""
         if self.ring.is_full:
@@ -254,7 +263,7 @@ class Streams:
         """For what is only looked up: many may watch, few need to look at a time."""
         self.idle_seconds = idle_seconds
         self._kept_seconds = kept_seconds
-        self._worker = os.environ.get("RAGFORGE_WORKER", "")
+        self._worker = os.environ.get(NUMBER, "")
         """Several processes may serve: the id of a stream tells which of them has it."""
         self._streams: dict[str, Stream] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -274,8 +283,19 @@ class Streams:
         stream = self._streams[id] = Stream(id, principal.id, request, cancel)
         task = asyncio.create_task(self._work(stream, told, cancel))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+        self._share()
         return stream
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._share()
+
+    def _share(self) -> None:
+        """Each of those at work may hold its part of what there is for all."""
+        part = min(LARGEST_RING, MOST_BYTES // max(1, len(self._tasks)))
+        for stream in self._streams.values():
+            stream.allow(part)
 
     def get(self, principal: Principal, id: str) -> Stream:
         """One of the principal's own; what is another's is not there."""

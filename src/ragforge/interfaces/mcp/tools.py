@@ -20,6 +20,7 @@ from ragforge.app import AskOptions, Ragforge
 from ragforge.domain.access import Action
 from ragforge.domain.answers import Abstention, Answer, Citation, DoneEvent
 from ragforge.domain.cancel import Cancel
+from ragforge.domain.cursor import Cursor
 from ragforge.domain.documents import Locator
 from ragforge.domain.library import Document, Project
 from ragforge.domain.pending import Pending
@@ -331,14 +332,18 @@ def list_projects(call: Call, _: NoArguments) -> Work:
 def list_files(call: Call, asked: FilesArguments) -> Work:
     """List the files of a project: their ids for fetch, how they stand, and what they are about."""
     project = _one(call.forge, asked.project).slug
-    files = [_file_fields(call, project, each) for each in call.forge.documents(project=project)]
-    ids = [each["id"] for each in files]
-    if asked.after and asked.after not in ids:
-        raise UserError("there is no such page any more", hint="leave `after` out to begin anew")
-    start = ids.index(asked.after) + 1 if asked.after else 0
-    shown = files[start : start + _MOST_FILES]
-    more = start + len(shown) < len(files)
-    fields: FilesFields = {"project": project, "files": shown, "next": shown[-1]["id"] if more else None}
+    try:
+        after = Cursor.parsed(asked.after) if asked.after else None
+    except ValueError:
+        raise UserError("there is no such page", hint="leave `after` out to begin anew") from None
+    found = call.forge.documents(project=project, limit=_MOST_FILES + 1, after=after)
+    shown = found[:_MOST_FILES]
+    more = str(Cursor(shown[-1].created_at, shown[-1].id)) if len(found) > len(shown) else None
+    fields: FilesFields = {
+        "project": project,
+        "files": [_file_fields(call, project, each) for each in shown],
+        "next": more,
+    }
     yield fields
 
 

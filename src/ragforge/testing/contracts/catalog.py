@@ -996,12 +996,12 @@ class CatalogContract(ShelfContract):
                 unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms("key", part, f"d{part}")) for part in range(2)
             ]
             unit.jobs.enqueue(guest, shelf.id, "add", {}, JobTerms("key", 0, "other"))
-            assert [(job.id, digest) for job, digest in unit.jobs.asked(owner(), "key")] == [
+            assert [(job.id, digest) for job, digest in unit.jobs.asked(owner(), "key").values()] == [
                 (made[0].id, "d0"),
                 (made[1].id, "d1"),
             ]
-            assert [digest for _, digest in unit.jobs.asked(guest, "key")] == ["other"]
-            assert unit.jobs.asked(owner(), "unheard of") == []
+            assert [digest for _, digest in unit.jobs.asked(guest, "key").values()] == ["other"]
+            assert unit.jobs.asked(owner(), "unheard of") == {}
         with pytest.raises(StoreError), shelf.catalog.write() as unit:
             unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms("key", 1, "d1"))
 
@@ -1288,8 +1288,21 @@ class CatalogContract(ShelfContract):
             again = unit.tombstones.all(owner())
             assert [replace(each, number=0) for each in again] == [replace(each, number=0) for each in told]
             assert again[0].number > told[-1].number, "one that is written again is news"
-            with pytest.raises(NotAllowed):
-                unit.tombstones.all(scope_of(shelf.id))
+            for guest in (scope_of(shelf.id), replace(scope_of(), projects=None)):
+                with pytest.raises(NotAllowed):
+                    unit.tombstones.all(guest)
+                with pytest.raises(NotAllowed):
+                    unit.tombstones.put(guest, told)
+
+    def test_only_the_owner_takes_the_whole_catalog(self, shelf: Shelf) -> None:
+        """Also not who reaches every project: keys of others are in it, and what was removed."""
+        for guest in (scope_of(shelf.id), replace(scope_of(), projects=None)):
+            with pytest.raises(NotAllowed), shelf.catalog.dumping(guest):
+                pass
+            with pytest.raises(NotAllowed), shelf.catalog.loading(guest, "0001", ()):
+                pass
+        with shelf.catalog.dumping(owner()) as dump:
+            assert [row["slug"] for row in dump.rows("projects")] == ["demo"]
 
     def test_a_guest_names_no_projects(self, shelf: Shelf) -> None:
         """Names are one space: who may take one learns which are taken."""

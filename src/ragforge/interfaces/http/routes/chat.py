@@ -44,6 +44,8 @@ from ragforge.interfaces.records import json_text
 _LARGEST = 1_000_000
 """Characters of a message."""
 _MOST_GARBAGE = 5
+_BETWEEN_MESSAGES = 0.01
+"""Seconds: whoever sends faster waits, and everybody else has their turn meanwhile."""
 _POLICY = 1008
 """The code of a socket that is closed for what was sent."""
 _LONGEST_TITLE = 80
@@ -108,6 +110,7 @@ class Chat:
             received = await self._socket.receive()
             if received["type"] == "websocket.disconnect":
                 return
+            await anyio.sleep(_BETWEEN_MESSAGES)
             try:
                 await self._heard(_message(received.get("text")))
             except Garbage as problem:

@@ -53,6 +53,12 @@ class Health:
         self._looking, self._counting = CapacityLimiter(1), CapacityLimiter(1)
         self._looked, self._found = -_BELIEVED_SECONDS, Ready(ready=False, parts={})
         self._workers_alive = workers_alive
+        self._walls = Finding("parsers", True, "not tried yet")
+
+    def try_walls(self) -> None:
+        """Once, and not while a server starts: a child is sent to try them."""
+        missing = [wall.subject.removeprefix("parsers: ") for wall in self._forge.walls() if not wall.ok]
+        self._walls = Finding("parsers", True, f"does not hold here: {', '.join(missing)}" if missing else "")
 
     async def ready(self) -> Ready:
         return await anyio.to_thread.run_sync(self._ready, limiter=self._looking)
@@ -71,7 +77,7 @@ class Health:
         if now - self._looked >= _BELIEVED_SECONDS:
             alive = self._workers_alive()
             workers = Finding("workers", alive, "" if alive else "the threads that take files in have ended")
-            found = [*self._forge.ready(), workers]
+            found = [*self._forge.ready(), self._walls, workers]
             parts = {part.subject: Part(ok=part.ok, why=part.detail) for part in found}
             self._found = Ready(ready=all(part.ok for part in found), parts=parts)
             self._looked = time.monotonic()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
@@ -12,7 +11,6 @@ from typing_extensions import TypedDict
 
 from ragforge.domain.evaluation import Feedback
 from ragforge.domain.records import LogEntry, Spent
-from ragforge.errors import NotAllowed
 from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
@@ -48,11 +46,6 @@ def prune(
 
     With a key, nothing of today: the limits of keys are counted from it.
     """
-    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    if caller.principal.key is not None and before > today:
-        raise NotAllowed(
-            "what was asked today is counted against the limits of keys", hint=f"remove what is before {today:%Y-%m-%d}"
-        )
     return caller.shown({"removed": caller.forge.prune_log(before, project=project)})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import aclosing
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -40,8 +40,6 @@ from ragforge.interfaces.http.stepping import stepped
 from ragforge.interfaces.http.streams import ServerSentEvents, streams_of
 from ragforge.interfaces.records import encode
 
-T = TypeVar("T")
-
 EVENTS = "text/event-stream"
 _STREAMED: dict[int | str, dict[str, Any]] = {
     200: {
@@ -60,8 +58,13 @@ class SealedPrompt(PromptFields):
 
 
 @router.post("/search", response_model=RetrievedFields)
-def search(project: str, asked: SearchRequest, caller: Called) -> Response:
+async def search(project: str, asked: SearchRequest, request: Request, caller: Called) -> Response:
     """Passages for a question, best first: by its words and by its meaning."""
+    threads = anyio.to_thread.current_default_thread_limiter()
+    return await worked(request, threads, partial(_searched, caller, project, asked))
+
+
+def _searched(caller: Caller, project: str, asked: SearchRequest, cancel: Cancel) -> Response:
     found = caller.forge.search(
         asked.question,
         project=project,
@@ -69,6 +72,7 @@ def search(project: str, asked: SearchRequest, caller: Called) -> Response:
         tuning=tuning_of(caller, asked),
         context=asked.context,
         fresh=asked.fresh,
+        cancel=cancel,
     )
     return caller.shown(found, retrieved_fields)
 
