@@ -80,3 +80,9 @@ def serve(workspace: Path, *options: str, variables: Mapping[str, str] | None = 
         serving._reader.join(5)
         assert process.stderr is not None
         process.stderr.close()
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process has now."""
+    (line,) = [each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("VmRSS")]
+    return int(line.split()[1]) * 1024

@@ -30,6 +30,7 @@ from ragforge.interfaces.mcp.server import listed
 from ragforge.interfaces.mcp.tools import BY_NAME, TOOLS
 from ragforge.testing.model_server import NORMAL, STALL_MIDWAY, ModelServer
 from tests.forge import prose
+from tests.proof import record
 from tests.served import add_files, answers, open_served
 from tests.serving import serving
 from tests.shell import fill_workspace
@@ -81,6 +82,7 @@ def one_desk(memory_folder: Path | None) -> Iterator[Desk]:
 @pytest.fixture
 def desk(one_desk: Desk) -> Desk:
     """For tests that change nothing in it; its model begins anew."""
+    one_desk.model.rest()
     one_desk.model.reply, one_desk.model.always, one_desk.model.always_forms = ModelServer.reply, NORMAL, NORMAL
     one_desk.model.calls.clear()
     one_desk.model.disconnects = 0
@@ -345,18 +347,50 @@ def command(workspace: Path, *more: str, **env: str) -> StdioServerParameters:
     return StdioServerParameters(command=sys.executable, args=arguments, env={**path, **env}, cwd=workspace)
 
 
-def test_an_assistant_starts_the_command_and_asks(filled: Path) -> None:
-    async def script() -> None:
+@asynccontextmanager
+async def transport(desk: Desk, filled: Path, way: str) -> AsyncIterator[Client]:
+    """A client over HTTP, in one of both protocols, or of a command that it starts."""
+    if way == "stdio":
         async with Client(command(filled)) as client:
-            assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS.keys()
-            found = given(await client.call_tool("search", {"query": QUESTION}))["results"]
-            whole = given(await client.call_tool("fetch", {"id": found[0]["id"]}))
-            assert "thirty days" in whole["text"] and whole["url"].startswith("ragforge://default/")
-            answer = given(await client.call_tool("ask", {"question": QUESTION}))
-            assert "thirty days" in answer["text"] and answer["citations"]
-            assert (await client.call_tool("search", {"query": ""})).is_error
+            yield client
+    else:
+        async with desk.client("own", way) as client:
+            yield client
 
-    anyio.run(script)
+
+def test_the_script_of_an_assistant_runs_over_every_transport(desk: Desk, filled: Path) -> None:
+    """Every tool, and a mistake."""
+    results: list[CallToolResult] = []
+
+    async def script(client: Client, project: str) -> None:
+        async def call(tool: str, **arguments: object) -> Any:
+            results.append(await client.call_tool(tool, arguments))
+            return given(results[-1])
+
+        assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS.keys()
+        assert project in {each["project"] for each in (await call("list_projects"))["projects"]}
+        files = (await call("list_files", project=project))["files"]
+        assert "returns.md" in {each["name"] for each in files}
+        found = (await call("search", query=QUESTION))["results"]
+        whole = await call("fetch", id=found[0]["id"])
+        where = desk.url if project == "p" else "ragforge://default/"
+        assert "thirty days" in whole["text"] and whole["url"].startswith(where)
+        assert (await call("explain", question=QUESTION, project=project))["passages"]
+        answer = await call("ask", question=QUESTION, project=project)
+        assert "thirty days" in answer["text"] and answer["citations"]
+        mistake = await client.call_tool("search", {"query": ""})
+        assert mistake.is_error and "Next: " in text_of(mistake)
+
+    async def over(way: str) -> None:
+        async with transport(desk, filled, way) as client:
+            await script(client, "default" if way == "stdio" else "p")
+
+    ways = (*MODES, "stdio")
+    for way in ways:
+        anyio.run(over, way)
+    failed = sum(bool(result.is_error) for result in results)
+    record("mcp_client", transports=len(ways), tools=len(TOOLS), calls=len(results), failed=failed)
+    assert len(results) == len(ways) * len(TOOLS) and not failed
 
 
 def test_a_key_narrows_what_the_command_reaches(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ from ragforge.errors import StoreError
 from ragforge.interfaces.http.completions import Replies
 from ragforge.testing.model_server import BREAKS_OFF, CUT, NORMAL, RESET_MIDWAY, STALL, STALL_MIDWAY, ModelServer
 from tests.forge import WatchedEmbedder, open_forge
+from tests.proof import record
 from tests.served import add_files, answers, open_served, received
 from tests.serving import serving
 
@@ -85,6 +88,7 @@ def one_shop(memory_folder: Path | None) -> Iterator[Shop]:
 @pytest.fixture
 def shop(one_shop: Shop) -> Shop:
     """For tests that change nothing in it; its model begins anew."""
+    one_shop.model.rest()
     one_shop.model.reply, one_shop.model.always, one_shop.model.always_forms = ModelServer.reply, NORMAL, NORMAL
     one_shop.model.calls.clear()
     one_shop.model.disconnects = 0
@@ -92,9 +96,23 @@ def shop(one_shop: Shop) -> Shop:
 
 
 def test_an_ordinary_script_runs_unchanged(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    before = ended_with(shop)
     exec(SCRIPT, {"BASE_URL": f"{shop.url}/v1", "KEY": "none"})
     answer = "The refund window is thirty days [1]."
     assert capsys.readouterr().out.splitlines() == ["ragforge/p", answer, answer, "2 64"]
+    until(lambda: (ended_with(shop) - before).total() >= SCRIPT.count("client."))
+    ended = ended_with(shop) - before
+    record("openai_client", calls=ended.total(), failed=ended.total() - ended["200"])
+    assert ended == {"200": 4}
+
+
+def ended_with(shop: Shop) -> Counter[str]:
+    """How many requests the server has answered, by their status."""
+    page = httpx.get(f"{shop.url}/metrics").text
+    counts: Counter[str] = Counter()
+    for status, number in re.findall(r'^ragforge_http_requests_total.*route="/v1/.*status="(\d+)"} (.+)$', page, re.M):
+        counts[status] += int(float(number))
+    return counts
 
 
 def test_an_answer_tells_what_it_cites_and_what_it_took(shop: Shop) -> None:

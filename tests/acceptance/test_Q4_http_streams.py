@@ -67,6 +67,7 @@ class Served:
         """As it was, for the next test."""
         until(lambda: not len(self.streams), 10)
         model = self.model
+        model.rest()
         model.reply, model.always, model.piece_seconds, model.disconnects = REPLY, NORMAL, 0.0, 0
         model.always_forms = ""
         model.calls.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import runpy
@@ -24,6 +25,7 @@ from ragforge import Ragforge
 from ragforge.domain.documents import Parsed
 from ragforge.ingest.parse import registry
 from ragforge.interfaces.cli.main import build, main
+from ragforge.settings import load
 from ragforge.testing.postgres import TemporaryPostgres
 from tests.serving import serving
 
@@ -42,11 +44,20 @@ ADDRESS = "http://127.0.0.1:8600"
 """Where a server listens unless told otherwise; here it takes a free port."""
 DATABASE = "postgresql://ragforge@localhost/ragforge"
 MOST_NOT_RUN = 10
+RUN = ("python", "console", "sh")
+"""The languages of blocks that are run."""
+READ = ("toml", "json", "markdown", "text")
+"""Those that are only looked at: settings, data, documents, and what cannot be run here."""
+NOTHING_TO_RUN = {"change-the-prompt", "container", "serve", "streams", "systemd"}
+"""How-tos that show only what a test cannot do, or what other tests do."""
 
 _BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<why>.+?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-_MENTION = re.compile(r"`ragforge ([a-z][^`\n]*)`")
+_CODE = re.compile(r"`([^`]+)`")
+_MENTION = re.compile(r"ragforge ([a-z].*)")
+_ELSEWHERE = re.compile(r"(?:^\$ (?:\w+=\S+ )*|\bas_|\bragforge |/bin/)ragforge ([a-z-].*)$", re.MULTILINE)
+"""Commands for another machine: in a terminal, by the function for the service's user, in a container by its name."""
 _LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 _CHANGING = re.compile(r"\b[0-9a-f]{8,16}\b|\d[\d,.]*|\bjust now\b|\b[KMG]?B\b|\b(?:minilm|wordllama)\b")
 
@@ -98,6 +109,8 @@ class Reader:
         self.page = page
         self.names: dict[str, Any] = {"__name__": "__documentation__"}
         self.code = 0
+        self.done = 0
+        """Blocks of Python, and commands."""
         self.address = ADDRESS
         """Where the server really is that the page has started."""
 
@@ -112,9 +125,11 @@ class Reader:
                 continue
             if block.language == "python":
                 exec(compile(block.body.replace(ADDRESS, self.address), where, "exec"), self.names)
-            elif block.language in ("console", "sh"):
+                self.done += 1
+            elif block.language in RUN:
                 for step in steps(block):
                     self.do(step, where)
+                    self.done += 1
                 self.expect(0, where)
 
     def do(self, step: Step, where: str) -> None:
@@ -198,7 +213,7 @@ def copy_samples(target: Path) -> None:
     shutil.copytree(SAMPLES, target, ignore=shutil.ignore_patterns("__pycache__", "*.docx", "*.pptx", "*.pdf"))
 
 
-PAGES_TO_RUN = [page for page in PAGES if any(not block.not_run for block in blocks(page) if block.language != "text")]
+PAGES_TO_RUN = [page for page in PAGES if any(block.language in RUN and not block.not_run for block in blocks(page))]
 
 
 @pytest.mark.parametrize("page", PAGES_TO_RUN, ids=lambda page: str(page.relative_to(ROOT)))
@@ -213,7 +228,27 @@ def test_a_page_does_what_it_says(
     if DATABASE in text:
         server: TemporaryPostgres = request.getfixturevalue("postgres")
         monkeypatch.setenv("RAGFORGE_STORE__DATABASE_URL", server.create())
-    Reader(home, page).follow()
+    reader = Reader(home, page)
+    reader.follow()
+    assert reader.done
+
+
+def test_a_how_to_runs_unless_it_is_known_why_not() -> None:
+    not_run = {page.stem for page in PAGES if page.parent.name == "howto" and page not in PAGES_TO_RUN}
+    assert not_run == NOTHING_TO_RUN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_settings_and_data_can_be_read(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page):
+        where = f"{page.relative_to(ROOT)}:{block.line}"
+        assert block.language in (*RUN, *READ), f"{where}: a block says what it is"
+        if block.language == "toml":
+            (tmp_path / "ragforge.toml").write_text(block.body)
+            read = load(tmp_path, env={}, folder=tmp_path)
+            assert any(origin != "default" for key, origin in read.origins.items() if key != "workspace"), where
+        elif block.language == "json":
+            json.loads(block.body)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -234,16 +269,46 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_and_option_exists(page: Path) -> None:
-    mentioned = _MENTION.findall(page.read_text(encoding="utf-8"))
+    for words in mentioned(page):
+        assert not unknown_words(words), f"{page.name}: ragforge {shlex.join(words)}"
+
+
+def mentioned(page: Path) -> Iterator[list[str]]:
+    """What stands behind `ragforge` in commands: in sentences, in what is run, in what is only shown, in settings of
+    other programs."""
     for block in blocks(page):
         if block.language in ("console", "sh"):
-            mentioned += [
-                step.command.partition("ragforge ")[2]
-                for step in steps(block)
-                if re.match(r"(\w+=\S+ )*ragforge ", step.command)
-            ]
-    for text in mentioned:
-        assert not unknown_words(shlex.split(text)), f"{page.name}: ragforge {text}"
+            for step in steps(block):
+                if re.match(r"(\w+=\S+ )*ragforge ", step.command):
+                    yield shlex.split(step.command.partition("ragforge ")[2])
+        elif block.language == "text":
+            yield from map(shlex.split, _ELSEWHERE.findall(block.body))
+        elif block.language == "json":
+            yield from commands_of(json.loads(block.body))
+    for code in map(squeeze, _CODE.findall(_BLOCK.sub("", page.read_text(encoding="utf-8")))):
+        if found := _MENTION.fullmatch(code) or _ELSEWHERE.search(code):
+            yield shlex.split(found[1])
+
+
+def commands_of(data: Any) -> list[list[str]]:
+    """The arguments of ragforge wherever it is the command of a program's settings."""
+    if isinstance(data, list):
+        return [words for each in data for words in commands_of(each)]
+    if not isinstance(data, dict):
+        return []
+    own = [data.get("args", [])] if data.get("command") == "ragforge" else []
+    return own + commands_of(list(data.values()))
+
+
+def test_commands_are_found_wherever_they_stand() -> None:
+    found = {page.stem: list(mentioned(page)) for page in PAGES}
+    assert ["keys", "new", "me", "--role", "admin"] in found["container"]
+    assert ["restore", "/data/monday.zip", "--replace"] in found["container"]
+    assert ["models", "pull", "minilm"] in found["systemd"] and ["doctor"] in found["systemd"]
+    assert ["serve"] in found["serve"] and ["jobs", "ls"] in found["serve"]
+    assert ["mcp", "--workspace", "/home/you/ragforge"] in found["mcp"]
+    assert unknown_words(["jobs", "nap"]) == ["nap"]
+    assert unknown_words(["keys", "new", "me", "--colour"]) == ["--colour"]
 
 
 @cache

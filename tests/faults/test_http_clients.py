@@ -20,6 +20,7 @@ from websockets.sync.client import connect
 
 from ragforge import Ragforge
 from ragforge.domain.access import Role
+from ragforge.interfaces.http import streams
 from ragforge.interfaces.http.app import create_app
 from ragforge.interfaces.http.workers import Place
 from ragforge.operate.logs import logging_to
@@ -261,10 +262,14 @@ def reads_nothing(served: Served) -> None:
         reads_nothing,
     ],
 )
-def test_a_client_that_goes_away_is_no_error(served: Served, client: Callable[[Served], None]) -> None:
+def test_a_client_that_goes_away_is_no_error(
+    served: Served, client: Callable[[Served], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "ABANDONED_SECONDS", 0.3)
     served.model.reply, served.model.piece_seconds, served.model.disconnects = LONG, 0.0, 0
     before = len(served.lines())
     client(served)
     until(lambda: any(line["message"] == "request" for line in served.lines()[before:]))
     time.sleep(0.1)
     assert [line for line in served.lines()[before:] if line["level"] != "info"] == []
+    served.model.rest()  # nobody is left to be counted in the next test

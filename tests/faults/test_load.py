@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests.forge import prose
-from tests.process import Serving, serve
+from tests.process import Serving, resident, serve
 from tests.proof import PROVING, count, record
 from tests.shell import fill_workspace
 
@@ -105,12 +105,6 @@ class Watcher:
                 time.sleep(0.02)
 
 
-def resident(pid: int) -> int:
-    """Bytes of memory."""
-    (line,) = [each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("VmRSS")]
-    return int(line.split()[1]) * 1024
-
-
 def high(values: list[float], share: float = 0.99) -> float:
     return sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
@@ -179,6 +173,11 @@ def test_the_same_file_from_many_at_once(workspace: Path) -> None:
             return httpx.post(url, content=text, timeout=90).status_code
 
         with ThreadPoolExecutor(together.parties) as pool:
-            assert list(pool.map(send, range(together.parties))) == [200] * together.parties
+            statuses = list(pool.map(send, range(together.parties)))
         listed = httpx.get(f"{address}/v1/projects/default/files?limit=1000", timeout=30).json()["items"]
-        assert [each["name"] for each in listed].count("same.md") == 1
+    documents = [each["name"] for each in listed].count("same.md")
+    failed = sum(status != 200 for status in statuses)
+    record("identical_uploads", uploads=len(statuses), failed=failed, documents=documents)
+    assert not failed, statuses
+    assert documents == 1
+    assert not any('"level": "error"' in line or "locked" in line for line in serving.lines)

@@ -61,7 +61,8 @@ def known_secrets(settings: Settings, variables: Mapping[str, str]) -> list[str]
     written = [(name, value) for name, (value, _) in read_dotenv(settings.workspace / ".env").items()]
     told = [*variables.items(), *written]
     named = [value for name, value in told if _NAMED_SECRET.search(name.upper())]
-    passwords = [_password(address) for address in (*(value for _, value in told), settings.store.database_url)]
+    addresses = [*told, *settings.values()]
+    passwords = [_password(value) for _, value in addresses if isinstance(value, str)]
     return [each for each in (*settings.secrets.values(), *named, *passwords) if each]
 
 
