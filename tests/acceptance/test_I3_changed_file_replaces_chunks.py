@@ -87,7 +87,7 @@ def version(number: int) -> str:
 def test_I3_a_reader_sees_the_old_or_the_new_text_never_both_or_neither(swift_path: Path) -> None:
     path = swift_path / "note.md"
     path.write_text(version(0))
-    times = count(15, 500)
+    times = count(9, 500)
     with open_forge(swift_path / "workspace") as forge, open_forge(swift_path / "workspace") as other:
         forge.add(path, project="p")
         readers = [Reader(forge), Reader(other)]

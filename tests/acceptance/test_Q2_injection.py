@@ -35,7 +35,7 @@ from tests.injections import HOSTS, injected
 from tests.proof import PROVING, count, record
 from tests.served import add_files, open_served
 
-DOCUMENTS = count(8, 100)
+DOCUMENTS = count(5, 100)
 CANARY = "CANARY-7f3a9c"
 CANARY_FILE = "other-secret.md"
 APART = {"quote", "prompt", "nearest", "locator", "text", "unproved"}

@@ -18,6 +18,7 @@ from ragforge.domain.retrieval import Filters, Retrieved
 from ragforge.errors import NotFound
 from ragforge.testing.hashing import HashingEmbedder
 from tests.forge import open_forge
+from tests.proof import count
 
 WORDS = "the oak chair stands in the hall beside the walnut desk"
 
@@ -103,7 +104,7 @@ def test_R4_an_unknown_value_is_said(forge: Ragforge) -> None:
 def test_R4_a_narrow_filter_fills_k_and_finds_the_best(swift_path: Path, share: int) -> None:
     """Recall against every vector that the filter lets through."""
     embedder = HashingEmbedder(64)
-    total = 3_000
+    total = count(1_500, 3_000)
     texts = [f"word{n % 97} word{n % 89} word{n % 83} word{n % 101} item{n}" for n in range(total)]
     docs = swift_path / "docs"
     docs.mkdir()

@@ -98,7 +98,7 @@ def test_R8_corrupted_files_are_noticed_said_and_healed(swift_path: Path) -> Non
     """The process lives, says what is missing, never shows a wrong passage, and is whole again."""
     how = random.Random(8)
     embedder = WatchedEmbedder()
-    mutations = count(12, 100)
+    mutations = count(7, 100)
     degraded = 0
     with open_forge(swift_path / "workspace", embedder) as forge:
         forge.add(fill(swift_path / "docs", 30), project="p")

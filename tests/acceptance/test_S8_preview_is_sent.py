@@ -143,7 +143,7 @@ def prompted(forge: Ragforge) -> Prompted:
     return forge.prompt(QUESTIONS[0], project="p", stages=())
 
 
-@settings(max_examples=count(25, 500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=count(15, 500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=TEXTS, middle=TEXTS, after=TEXTS, whole=st.booleans(), place=st.integers(0, 3_000))
 def test_S8_any_edit_arrives_letter_for_letter(
     forge: Ragforge,
@@ -164,10 +164,10 @@ def test_S8_any_edit_arrives_letter_for_letter(
     answer = forge.ask(QUESTIONS[0], project="p", prompted=mine, ephemeral=True)
     assert received(server.calls[-1]) == said(mine.prompt.messages)
     assert answer.account.prompt == mine.prompt
-    record("preview_is_sent", protocols=len(PROTOCOLS), edits=count(25, 500), differences=0)
+    record("preview_is_sent", protocols=len(PROTOCOLS), edits=count(15, 500), differences=0)
 
 
-@settings(max_examples=count(15, 200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=count(10, 200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(question=TEXTS, persona=TEXTS, output=TEXTS)
 def test_S8_any_question_arrives_as_its_preview_shows_it(
     forge: Ragforge, server: ModelServer, question: str, persona: str, output: str

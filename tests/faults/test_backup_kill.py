@@ -114,7 +114,7 @@ def test_a_killed_backup_leaves_no_file_under_its_name(
 def test_random_kills_of_a_restore(stage: tuple[Path, Path, set[str], set[str]]) -> None:
     workspace, file, in_backup, in_workspace = stage
     dice, kills, longest = random.Random(3), 0, 0.3
-    wanted = count(6, 60)
+    wanted = count(4, 60)
     while kills < wanted:
         ended_alone = not killed(lambda: restore(file, workspace, replacing=True), dice.uniform(0, longest))
         longest = longest * 0.8 if ended_alone else min(1.0, longest * 1.1)

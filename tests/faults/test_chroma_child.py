@@ -60,7 +60,7 @@ def test_killed_while_idle(index: ChromaEmbedded) -> None:
 def test_killed_while_it_writes(index: ChromaEmbedded) -> None:
     """Whatever it was doing: the index is either as before or after, or known to be lost."""
     dice, outcomes = random.Random(11), {"lost": 0, "before": 0, "after": 0}
-    for _ in range(count(3, 60)):
+    for _ in range(count(2, 60)):
         rebuild(index, [FIRST], 1)
         number = dice.choice([signal.SIGKILL, signal.SIGSEGV])
         killer = Thread(target=kill, args=(index, number, dice.uniform(0, 0.35)))
@@ -103,7 +103,7 @@ if sys.platform == "linux":
 
 def test_damaged_files(index: ChromaEmbedded, swift_path: Path) -> None:
     dice, outcomes = random.Random(5), {"lost": 0, "incomplete": 0, "answered": 0}
-    for _ in range(count(3, 40)):
+    for _ in range(count(2, 40)):
         rebuild(index, [FIRST, SECOND], 2)
         index.close()
         data = next(path for path in (swift_path / "index").iterdir() if path.is_dir())

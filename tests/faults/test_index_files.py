@@ -160,7 +160,7 @@ def test_writers_are_killed_at_any_moment(swift_path: Path, monkeypatch: pytest.
             index.rebuild([], 0)
 
     alone(begin)
-    durable, steps, kills = 0, 0, count(10, 100)
+    durable, steps, kills = 0, 0, count(6, 100)
     for number in range(kills):
         if number % 2:
             monkeypatch.setenv("RAGFORGE_FAILPOINT", f"{FAILPOINTS[number // 2 % 3]}:kill@{chance.randrange(1, 6)}")
@@ -264,7 +264,7 @@ def test_files_are_damaged_in_any_way(swift_path: Path, name: str) -> None:
         assert any(segment.dead is not None for segment in index.pin()._state.manifest.segments)
 
     alone(begin)
-    mutations = count(15, 100)
+    mutations = count(8, 100)
     for seed in range(mutations):
         shutil.copytree(whole, swift_path / "index", copy_function=shutil.copy2)
         alone(partial(survive, engine, swift_path / "index", seed))

@@ -176,7 +176,7 @@ def run(stage: Stage, work: Callable[[Ragforge, Callable[[object], None]], None]
 
 def test_random_kills_lose_nothing(tmp_path: Path) -> None:
     stage = Stage(tmp_path, seed=7)
-    kills, wanted = 0, count(8, 200)
+    kills, wanted = 0, count(5, 200)
     began = time.monotonic()
     longest = 0.25
     while kills < wanted:
