@@ -70,6 +70,8 @@ _LISTEN_SECONDS = 0.1
 """How often a search that waits for its turn hears whether it is still wanted."""
 EAGER = 512
 """So many changes behind, and a search lets the indexes catch up first if nobody else is at it."""
+_FEW = 8
+"""In a small project fewer are many: what words are rare is known from what the index holds. So few never matter."""
 PATIENT = 2_000
 """So many, and it waits for them."""
 SIDE_BY_SIDE = 50_000
@@ -406,6 +408,8 @@ class _Run:
         self._degraded = list(pins.degraded)
         self._stored: dict[int, StoredPassage] = {}
         self._behind = 0
+        self._beside = 0
+        """Chunks that the indexes do not know of yet, or not that they are gone."""
         self._holders: frozenset[int] = frozenset()
         """Candidates that hold a code of the question."""
 
@@ -419,7 +423,7 @@ class _Run:
             if (known := results.get(key)) is not None:
                 return replace(known, cached=True, timings={"total": _milliseconds(self._began)})
         retrieved = self._retrieve(patience)
-        if key is not None and not retrieved.degraded:
+        if key is not None and not retrieved.degraded and not self._beside:  # the indexes will know better soon
             results.put(key, retrieved)
         return retrieved
 
@@ -460,12 +464,15 @@ class _Run:
             return _NOBODY, None
         if watermark < now.forgotten or self._pins.highest > now.seq:  # pruned just now, or of another catalog
             raise _Behind(EVERYTHING)
+        if patience == EAGER:
+            patience = min(EAGER, max(_FEW, self._pins.rows // 4))
         changes = self._c.passages.changes(self._scope, now, watermark, patience + 1)
         if len(changes) > patience:
             raise _Behind(len(changes))
         self._behind = len(changes)
         came, went = net(changes)
-        if not came and not went:
+        self._beside = len(came) + len(went)
+        if not self._beside:
             return _NOBODY, None
         return self._newcomers(came), np.array(sorted((*came, *went)), np.int64)
 

@@ -168,7 +168,6 @@ class Worker:
     def _do(self, jobs: Sequence[Job]) -> None:
         with self._lock:
             self._held |= {job.id: job for job in jobs}
-            self._dirty |= {job.project for job in jobs if job.project is not None}
         try:
             with self._stoppable() as cancel, suppress(Cancelled):
                 for _ in self._duties.perform(jobs, cancel):
@@ -177,6 +176,8 @@ class Worker:
             with self._lock:
                 for job in jobs:
                     self._held.pop(job.id, None)
+                # only now: another thread may have brought these projects up to date while this one was at it
+                self._dirty |= {job.project for job in jobs if job.project is not None}
             self._bell.end(job.id for job in jobs)
 
     @contextmanager

@@ -20,7 +20,7 @@ from ragforge.build import utc_now
 from ragforge.domain.access import Clearance, Role
 from ragforge.domain.cancel import Cancelled
 from ragforge.domain.library import Job, JobState, Labels, Outcome
-from ragforge.errors import Conflict, DiskFull, NotAllowed, NotFound, ProviderError
+from ragforge.errors import Conflict, DiskFull, IndexLost, NotAllowed, NotFound, ProviderError
 from ragforge.operate import access, jobs
 from ragforge.operate import worker as operate_worker
 from ragforge.operate.jobs import JobRunner, may_live, worker_name
@@ -122,6 +122,38 @@ def test_many_small_ones_are_taken_in_together(forge: Ragforge, embedder: Watche
         assert {job.result[0]["outcome"] for job in ended(forge, *waiting)} == {"ready"}
     assert embedder.calls < 20
     assert len(forge.documents(project="p")) == 40 and faults(forge) == []
+
+
+def test_indexes_follow_also_what_took_longer_than_the_others(forge: Ragforge, embedder: WatchedEmbedder) -> None:
+    """One thread brings the indexes up to date while another still works for the same project."""
+    slow, go_on = threading.Event(), threading.Event()
+
+    def first_waits() -> None:
+        if not slow.is_set():
+            slow.set()
+            go_on.wait(10)
+
+    def behind() -> int:
+        with forge._parts.catalog.read() as c:
+            now = c.passages.moment(access.owner(), forge.project("p").id)
+        try:
+            reader = forge._parts.indexes(now).keywords.pin()
+        except IndexLost:  # not made yet
+            return now.seq
+        try:
+            return now.seq - reader.watermark
+        finally:
+            reader.release()
+
+    embedder.before = first_waits
+    with working(forge, 2):
+        long = sent(forge, "long.md", prose(1))
+        assert slow.wait(5)
+        ended(forge, sent(forge, "short.md", prose(2)))
+        until(lambda: behind() == 0)
+        go_on.set()
+        ended(forge, long)
+        until(lambda: behind() == 0, 5)
 
 
 def test_a_file_that_cannot_be_read_is_a_job_that_is_done(forge: Ragforge) -> None:
