@@ -553,7 +553,9 @@ class Ragforge:
     def _asked(self, question: str, project: str, how: AskOptions) -> tuple[Asking, Models, Cancel]:
         from ragforge.flows.ask import Asking, Models
 
-        settings, ask = self.settings.model, self.settings.ask
+        settings, ask, prompted = self.settings.model, self.settings.ask, how.get("prompted")
+        if prompted is not None and prompted.account.question != question:
+            raise UserError("the prompt was made for another question", hint="ask the one that it was made for")
         agent = self.agent(how["agent"]) if how.get("agent") else None
         named, main = self._chosen_model(how.get("model", ""), agent)
         filters = how.get("filters") or Filters()
@@ -581,7 +583,7 @@ class Ragforge:
             persona="\n\n".join(filter(None, (agent.persona if agent else "", how.get("system", "")))),
             output=how.get("output", ""),
             profile=named if named in PROFILES else "",
-            prompted=how.get("prompted"),
+            prompted=prompted,
             timeout_seconds=settings.timeout_seconds,
             request=how.get("request", ""),
         )

@@ -62,7 +62,7 @@ class TooLarge(UserError):
 
 
 class Conflict(UserError):
-    """What was asked for contradicts what was asked before under the same key."""
+    """What was asked for contradicts what is there, or what was asked before under the same key."""
 
 
 class NotFound(RagforgeError):

@@ -75,7 +75,7 @@ def test_a_project_is_made_listed_renamed_and_removed(client: httpx.Client, forg
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        ({"name": "p"}, 422),
+        ({"name": "p"}, 409),
         ({"name": ""}, 422),
         ({"name": "…"}, 422),
         ({"name": "x", "colour": "red"}, 422),
@@ -86,7 +86,8 @@ def test_a_project_is_made_listed_renamed_and_removed(client: httpx.Client, forg
 )
 def test_what_is_no_project_is_refused(client: httpx.Client, body: dict[str, Any], status: int) -> None:
     answer = client.post("/v1/projects", json=body)
-    assert answer.status_code == status and answer.json()["error"]["code"] == "invalid", answer.text
+    code = "conflict" if status == 409 else "invalid"
+    assert answer.status_code == status and answer.json()["error"]["code"] == code, answer.text
 
 
 def test_rules_are_written_in_versions(client: httpx.Client) -> None:
@@ -177,7 +178,9 @@ def test_files_are_listed_in_pages_and_by_status(client: httpx.Client) -> None:
 
 def test_files_are_switched_labelled_and_removed_with_proof(client: httpx.Client, forge: Ragforge) -> None:
     id = sent(client, "a.md", prose(1))["result"][0]["document"]
-    changed = client.patch(f"{FILES}/{id}", json={"on": False, "tags": ["old"], "confidentiality": "public"}).json()
+    changed = client.patch(
+        f"{FILES}/{id}", json={"enabled": False, "tags": ["old"], "confidentiality": "public"}
+    ).json()
     assert changed["enabled"] is False
     assert changed["labels"] == {"source_type": "document", "tags": ["old"], "confidentiality": "public"}
     assert client.patch(f"{FILES}/{id}", json={"colour": "red"}).status_code == 422

@@ -137,10 +137,10 @@ def test_only_a_whole_id_or_a_name_changes_a_file(place: Place) -> None:
         known = editor.get("/v1/projects/q/files/note.md").json()
         begins = f"/v1/projects/q/files/{known['id'][:6]}"
         assert editor.get(begins).json() == known
-        for answer in (editor.patch(begins, json={"on": False}), editor.delete(begins)):
+        for answer in (editor.patch(begins, json={"enabled": False}), editor.delete(begins)):
             assert answer.status_code == 404 and "whole id" in answer.json()["error"]["hint"]
         assert editor.get(begins).json() == known
-        assert editor.patch("/v1/projects/q/files/note.md", json={"on": False}).json()["enabled"] is False
+        assert editor.patch("/v1/projects/q/files/note.md", json={"enabled": False}).json()["enabled"] is False
         assert editor.delete(f"/v1/projects/q/files/{known['id']}").status_code == 200
 
 

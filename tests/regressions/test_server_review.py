@@ -28,6 +28,7 @@ from ragforge.interfaces.http import serve as serving_module
 from ragforge.interfaces.http.parts import Form
 from ragforge.interfaces.http.presence import worked
 from ragforge.interfaces.mcp import tools
+from ragforge.interfaces.records import placeless
 from ragforge.operate import inbox as inbox_module
 from ragforge.operate.inbox import Inbox
 from ragforge.testing.postgres import TemporaryPostgres
@@ -222,6 +223,51 @@ def test_nul_is_found_nowhere(swift_path: Path, postgres: TemporaryPostgres, on_
             asked = {"question": "a\0b", "filters": {"files": ["\0"], "tags": ["\0"], "agent": "\0"}}
             for what in ("search", "ask", "explain", "prompt"):
                 assert client.post(f"/v1/projects/p/{what}", json=asked).status_code < 500, what
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        (f"{FILES}?limt=3", "did you mean limit?"),
+        ("/v1/projects?colour=red", "it takes after, limit"),
+        ("/v1/projects/p?limit=3", "it takes none"),
+    ],
+)
+def test_a_misspelt_parameter_is_refused(client: httpx.Client, path: str, hint: str) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, answer.json()["error"]["hint"]) == (422, hint)
+
+
+def test_only_a_whole_id_removes_a_conversation(client: httpx.Client, forge: Ragforge) -> None:
+    talk = forge.begin_conversation("talk", project="p").id
+    for name in ("last", talk[:8]):
+        answer = client.delete(f"/v1/projects/p/conversations/{name}")
+        assert answer.status_code == 422 and talk in answer.json()["error"]["hint"]
+    assert client.delete(f"/v1/projects/p/conversations/{talk}").status_code == 204
+
+
+def test_a_prompt_is_sent_with_the_question_it_was_made_for(client: httpx.Client) -> None:
+    told = "# Chairs\n\nA chair may be returned within sixty days.\n"
+    assert client.post(FILES, params={"wait": 30}, files={"file": ("a.md", told)}).status_code == 200
+    mine = "How long may a chair be returned?"
+    prompt = client.post("/v1/projects/p/prompt", json={"question": mine}).json()["token"]
+    for question, told in (("Something else?", "made for another question"), (mine, "no model to send the prompt to")):
+        answer = client.post("/v1/projects/p/ask", json={"question": question, "prompt": {"token": prompt}})
+        assert answer.status_code == 422 and told in answer.text
+
+
+def test_a_question_is_written_as_in_a_file(client: httpx.Client) -> None:
+    assert client.post(FILES, params={"wait": 30}, files={"file": ("a.md", prose(1))}).status_code == 200
+    asked = {"name": "set", "questions": [{"question": "How long?", "document": "a.md", "answer": "60 days"}]}
+    assert client.post("/v1/projects/p/questions", json=asked).status_code == 200
+    (question,) = client.get("/v1/projects/p/questions/set").json()["items"]
+    assert question["answers"] == ["60 days"] and list(question["documents"])
+
+
+def test_who_does_a_job_is_nobodys_business(client: httpx.Client) -> None:
+    sent = client.post(FILES, params={"wait": 30}, files={"file": ("a.md", prose(1))}).json()
+    assert sent["state"] == "done" and sent["progress"] is None, "what has ended is not on its way"
+    assert placeless({"owner": "host.example/4711.123/ab12cd34"}) == {"owner": "ab12cd34"}
 
 
 # -- what is hidden

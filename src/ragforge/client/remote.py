@@ -384,7 +384,7 @@ class RemoteForge:
     def enable(self, ids: Sequence[str], on: bool, *, project: str = "default") -> list[Document]:
         """Turn documents ON or OFF: OFF ones stay, but are never found."""
         found = self.find(ids, project=project)
-        return [self._one(Document, "PATCH", file_at(project, each.id), {"on": on}) for each in found]
+        return [self._one(Document, "PATCH", file_at(project, each.id), {"enabled": on}) for each in found]
 
     def label(
         self,

@@ -68,7 +68,7 @@ _METHODS: Mapping[str, str] = {
     "GET /v1/projects": "projects()",
     "GET /v1/jobs": "jobs()",
     rf"GET {_PROJECT}/files": "documents()",
-    rf'PATCH {_PROJECT}/files/\{{file\}} with {{"on": true}}': "enable(…, True)",
+    rf'PATCH {_PROJECT}/files/\{{file\}} with {{"enabled": true}}': "enable(…, True)",
     rf"POST {_PROJECT}/files": "add()",
     rf"GET {_PROJECT}/conversations": "conversations()",
     rf"GET {_PROJECT}/log": "query_log()",

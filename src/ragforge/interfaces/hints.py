@@ -17,7 +17,7 @@ HTTP: Mapping[str, str] = {
     "ragforge project ls": "GET /v1/projects",
     "ragforge jobs ls": "GET /v1/jobs",
     "ragforge ls": f"GET {_PROJECT}/files",
-    "ragforge on FILE": f'PATCH {_PROJECT}/files/{{file}} with {{"on": true}}',
+    "ragforge on FILE": f'PATCH {_PROJECT}/files/{{file}} with {{"enabled": true}}',
     "ragforge add FILE": f"POST {_PROJECT}/files",
     "ragforge conversation ls": f"GET {_PROJECT}/conversations",
     "ragforge log ls": f"GET {_PROJECT}/log",

@@ -39,6 +39,10 @@ def _wrong(error: Mapping[str, Any]) -> str:
         return f"this is not JSON: {context.get('error', 'it cannot be read')}"
     if kind in ("missing", "union_tag_not_found"):
         return "this is needed"
+    if kind == "extra_forbidden":
+        return "there is no such field"
+    if kind == "string_too_short" and context.get("min_length") == 1:
+        return "this may not be empty"
     if kind == "union_tag_invalid":
         return f"this can be {context['expected_tags']}"
     return str(error["msg"]).removeprefix("Value error, ").replace(" after validation", "")

@@ -41,6 +41,8 @@ def _placeless(value: Any) -> Any:
 
 def _field(name: str, value: Any) -> Any:
     if isinstance(value, str):
+        if name == "owner":  # of a job: host and process of who does it
+            return value.rpartition("/")[2]
         if name in _PATHS and PurePath(value).is_absolute():
             return PurePath(value).name
         return without_folders(value) if name in _PROSE else value

@@ -368,6 +368,7 @@ class SqlJobs:
             "state": str(state),
             "owner": None,
             "lease_until": None if rest is None else now + rest,
+            "progress": None,
             "error": storable(error),
             "hint": storable(hint),
             "result": None if result is None else json.dumps(result),

@@ -18,7 +18,7 @@ from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.archives import Kind
 from ragforge.domain.library import Generation, Op, Project
 from ragforge.domain.strategy import Strategy
-from ragforge.errors import NotAllowed, NotFound, Outdated, UserError
+from ragforge.errors import Conflict, NotAllowed, NotFound, Outdated
 from ragforge.ports import EmbedderCard
 
 LIVE, BUILDING, RETIRED = "live", "building", "retired"
@@ -38,7 +38,7 @@ class SqlProjects:
         _require_owner(scope)
         session.lock(_NAMES)
         if session.execute(sa.select(t.projects.c.ord).where(t.projects.c.slug == slug)).first():
-            raise UserError(f"project {slug!r} exists already", hint="choose another name")
+            raise Conflict(f"project {slug!r} exists already", hint="choose another name")
         (key,) = session.keys(t.projects, 1)
         row = {
             "ord": key,
@@ -71,7 +71,7 @@ class SqlProjects:
         self._session.lock(_NAMES)
         taken = sa.select(t.projects.c.ord).where(t.projects.c.slug == slug, t.projects.c.ord != row.ord)
         if self._session.execute(taken).first():
-            raise UserError(f"project {slug!r} exists already", hint="choose another name")
+            raise Conflict(f"project {slug!r} exists already", hint="choose another name")
         renamed = sa.update(t.projects).where(t.projects.c.ord == row.ord).values(name=storable(name), slug=slug)
         self._session.execute(renamed)
 

@@ -45,11 +45,11 @@ class Bodies:
             return
         is_upload = (scope["method"], scope.get("ragforge.route")) == UPLOADS
         limit = self._largest if is_upload else min(_most(scope), self._largest)
-        body = _Body(receive, limit, self._idle, self._tick)
+        body = _Body(receive, limit, self._idle, self._tick, is_upload)
         send = body.closing(send)
         try:
             if length.isascii() and length.isdecimal() and int(length) > limit:
-                raise _over(limit)
+                raise _over(limit, is_upload)
             await self._app(scope, body.receive if is_upload else await body.whole(), send)
         except (TooLarge, TooSlow) as problem:
             await failure_response(HTTPConnection(scope), problem)(scope, receive, send)
@@ -58,8 +58,11 @@ class Bodies:
 class _Body:
     """One body as it comes."""
 
-    def __init__(self, receive: Receive, limit: int, idle: float, tick: Callable[[], float]) -> None:
+    def __init__(
+        self, receive: Receive, limit: int, idle: float, tick: Callable[[], float], is_upload: bool = False
+    ) -> None:
         self._receive = receive
+        self._is_upload = is_upload
         self._limit = limit
         self._idle = idle
         self._tick = tick
@@ -81,7 +84,7 @@ class _Body:
         self._size += len(message.get("body", b""))
         self._ended = not message.get("more_body", False)
         if self._size > self._limit:
-            raise _over(self._limit)
+            raise _over(self._limit, self._is_upload)
         if not self._ended and self._is_dripping():
             raise TooSlow("the body came too slowly", hint="send it at once, or use a better line")
         return message
@@ -129,6 +132,7 @@ def _most(scope: Scope) -> int:
     return NEEDLESS_BYTES if scope["method"] in ("GET", "DELETE") else SMALL_BYTES
 
 
-def _over(limit: int) -> TooLarge:
-    hint = "send less" if limit <= NEEDLESS_BYTES else "send less, or raise server.body_bytes in ragforge.toml"
+def _over(limit: int, is_upload: bool) -> TooLarge:
+    hint = "send fewer files at a time; whoever runs the server can raise server.body_bytes in ragforge.toml"
+    hint = hint if is_upload else "send less; long texts are for the project's files"
     return TooLarge(f"the request is larger than {size_text(limit)}", hint=hint)

@@ -279,6 +279,9 @@ class QuestionFields(Body):
     """Ids, where a document is too coarse."""
     answers: Annotated[list[Annotated[str, Field(max_length=10_000)]], Field(max_length=100)] = []
     """Words that a right answer holds; any of them is enough."""
+    document: Word | None = None
+    answer: Annotated[str, Field(max_length=10_000)] | None = None
+    """One alone."""
     answerable: bool = True
 
 
@@ -367,7 +370,8 @@ class UploadFields(Body):
 class FileChange(Body):
     """What is left out stays as it is."""
 
-    on: bool | None = None
+    enabled: bool | None = None
+    """Whether it may be found."""
     source_type: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     tags: Annotated[list[Tag], Field(max_length=100)] | None = None
     confidentiality: Confidentiality | None = None

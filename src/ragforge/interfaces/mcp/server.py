@@ -114,7 +114,8 @@ def _usage(name: str) -> str:
 
 def _failed(message: str, hint: str) -> CallToolResult:
     """Told to the model that called: it may correct itself."""
-    said = f"{message}. Next: {hints.told(hint, hints.TOOLS)}" if hint else message
+    end = "" if message.endswith(("?", "!", ".")) else "."
+    said = f"{message}{end} Next: {hints.told(hint, hints.TOOLS)}" if hint else message
     return CallToolResult(content=[TextContent(type="text", text=without_folders(said))], is_error=True)
 
 

@@ -161,8 +161,8 @@ def change(project: str, file: str, asked: FileChange, caller: Called) -> Respon
     said = {name: value for name, value in asked.labels().items() if value is not None}
     if said:
         caller.forge.label([id], project=project, **said)
-    if asked.on is not None:
-        caller.forge.enable([id], asked.on, project=project)
+    if asked.enabled is not None:
+        caller.forge.enable([id], asked.enabled, project=project)
     return caller.shown(caller.forge.document(id, project=project))
 
 

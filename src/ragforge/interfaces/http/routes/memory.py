@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from ragforge.domain.conversation import Conversation, Rollup, Turn
+from ragforge.errors import UserError
 from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
@@ -38,8 +39,11 @@ def conversation(project: str, conversation: str, caller: Called) -> Response:
 
 @router.delete("/conversations/{conversation}", status_code=204, response_class=Response)
 def remove(project: str, conversation: str, caller: Called) -> Response:
-    """Delete a conversation for good: its turns, summaries and vectors."""
-    caller.forge.remove_conversation(conversation, project=project)
+    """Delete a conversation for good, by its whole id: its turns, summaries and vectors."""
+    known = caller.forge.conversation(conversation, project=project)
+    if known.id != conversation:  # the beginning of an id, or `last`, may be meant for another
+        raise UserError("a conversation is removed by its whole id", hint=f"{conversation!r} is {known.id}")
+    caller.forge.remove_conversation(known.id, project=project)
     return Response(status_code=204)
 
 
