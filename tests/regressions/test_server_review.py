@@ -21,8 +21,10 @@ from websockets.sync.client import connect
 from ragforge import Ragforge
 from ragforge.adapters.locks import FileLock
 from ragforge.build import utc_now
+from ragforge.client import RemoteForge
 from ragforge.domain.access import Clearance, Role
 from ragforge.domain.cancel import Cancel, Cancelled
+from ragforge.domain.library import Project
 from ragforge.errors import NotAllowed, NotFound, UserError
 from ragforge.interfaces.http import serve as serving_module
 from ragforge.interfaces.http.parts import Form
@@ -268,6 +270,26 @@ def test_who_does_a_job_is_nobodys_business(client: httpx.Client) -> None:
     sent = client.post(FILES, params={"wait": 30}, files={"file": ("a.md", prose(1))}).json()
     assert sent["state"] == "done" and sent["progress"] is None, "what has ended is not on its way"
     assert placeless({"owner": "host.example/4711.123/ab12cd34"}) == {"owner": "ab12cd34"}
+
+
+def test_a_project_that_another_made_meanwhile_is_taken(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RemoteForge(str(client.base_url)) as remote:
+        look, looked = remote.project, []
+
+        def project(slug: str) -> Project:
+            looked.append(slug)
+            if len(looked) == 1:  # another makes it just now
+                raise NotFound("no project")
+            return look(slug)
+
+        monkeypatch.setattr(remote, "project", project)
+        assert remote._ensured("p") == "p"
+
+
+@pytest.mark.parametrize(("url", "asked"), [("http://127.0.0.1:8600", False), ("https://docs.example.org", True)])
+def test_what_the_environment_says_of_proxies_is_for_what_is_elsewhere(url: str, asked: bool) -> None:
+    with RemoteForge(url) as remote:
+        assert remote._http.trust_env is asked
 
 
 # -- what is hidden

@@ -60,6 +60,7 @@ from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.conversation import Conversation, Rollup, Turn
 from ragforge.domain.cursor import Cursor
 from ragforge.domain.evaluation import Comparison, Feedback, ImportReport, Question, QuestionSet, Run, RunDetails
+from ragforge.domain.hosts import is_loopback
 from ragforge.domain.library import (
     AddReport,
     Chunk,
@@ -80,6 +81,7 @@ from ragforge.domain.records import Artifact, LogEntry, ProjectText, ProjectText
 from ragforge.domain.retrieval import Filters, Retrieved, Tuning
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import (
+    Conflict,
     NotFound,
     OverLimit,
     StoreError,
@@ -172,7 +174,13 @@ class RemoteForge:
     def __init__(self, url: str, *, key: str = "", timeout: float = 300.0) -> None:
         headers = {"Accept": _RECORDS} | ({"Authorization": f"Bearer {key}"} if key else {})
         patience = httpx.Timeout(timeout, connect=10.0)
-        self._http = httpx.Client(base_url=address_of(url), headers=headers, timeout=patience, trust_env=False)
+        address = httpx.URL(address_of(url))
+        self._http = httpx.Client(
+            base_url=address,
+            headers=headers,
+            timeout=patience,
+            trust_env=not is_loopback(address.host),  # proxies and certificates are for what is elsewhere
+        )
         self._wait = min(_WAIT_SECONDS, timeout / 2)
         self._prompts: OrderedDict[str, _Sealed] = OrderedDict()
 
@@ -282,7 +290,11 @@ class RemoteForge:
         try:
             return self.project(project).slug
         except NotFound:
+            pass
+        try:
             return self.create_project(project).slug
+        except Conflict:  # another was quicker
+            return self.project(project).slug
 
     def _sent(
         self,

@@ -31,10 +31,11 @@ from ragforge import Ragforge
 from ragforge.build import utc_now
 from ragforge.domain.access import KeyLimits, Role
 from ragforge.domain.cancel import Cancelled
+from ragforge.domain.hosts import is_loopback
 from ragforge.errors import NotAllowed, NotFound
 from ragforge.interfaces.http.app import create_app, routes_of
 from ragforge.interfaces.http.caller import caller_of
-from ragforge.interfaces.http.door import is_loopback, refuse_open_door
+from ragforge.interfaces.http.door import refuse_open_door
 from ragforge.interfaces.http.guard import REVOKED, Guard, Names
 from ragforge.interfaces.http.limits import Limits
 from ragforge.interfaces.http.policy import POLICY, WS, methods_of, row_of, undecided

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from ragforge.adapters.embedders.records import ollama_address
+from ragforge.domain.hosts import is_loopback
 from ragforge.errors import UserError
 
 COMPATIBLE = "openai-compatible"
@@ -63,11 +63,7 @@ def address(name: Name, base_url: str, environment: Mapping[str, str]) -> str:
 
 def is_local(url: str) -> bool:
     """Whether an address is on this machine."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def nearest(model: str, known: list[str], most: int = 3) -> list[str]:

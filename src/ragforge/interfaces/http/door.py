@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
-
+from ragforge.domain.hosts import is_loopback
 from ragforge.errors import NotAllowed
 from ragforge.operate.access import Access
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def refuse_open_door(access: Access, host: str) -> None:
