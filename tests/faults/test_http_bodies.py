@@ -326,7 +326,8 @@ def test_300_mb_take_no_memory(tmp_path: Path) -> None:
     smaller = {} if PROVING else {"RAGFORGE_SERVER__BODY_BYTES": str(cap)}
     assert not PROVING or Server().body_bytes == cap, "the full count is about the cap that holds unless told otherwise"
     workspace = fill_workspace(tmp_path, {"a.md": prose(1)})
-    upload = "/v1/projects/default/files?name=b.md"
+    files = "/v1/projects/default/files"
+    upload = f"{files}?name=b.md"
     grown = {}
     with serve(workspace, variables=smaller) as server:
         url, process = server.address, server.process.pid
@@ -339,7 +340,7 @@ def test_300_mb_take_no_memory(tmp_path: Path) -> None:
             grown["without a length" if chunked else "with a length"] = round(memory.grown / 1e6, 1)
         until_nothing_is_left(workspace)
         assert httpx.get(f"{url}/readyz", timeout=60).status_code == 200
-        assert [each["name"] for each in httpx.get(f"{url}{upload}").json()["items"]] == ["a.md", "b.md"]
+        assert [each["name"] for each in httpx.get(f"{url}{files}").json()["items"]] == ["a.md", "b.md"]
     record("large_body", megabytes=size // 1_000_000, cap_megabytes=cap // 1_000_000, extra_memory_mb=grown)
     assert max(grown.values()) <= 20, grown
 

@@ -20,7 +20,7 @@ from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.documents import ParseFailure, Reason
 from ragforge.domain.library import Labels
 from ragforge.domain.strategy import Strategy
-from ragforge.errors import BadVectors, MissingExtra, NotAllowed, StoreError, UserError
+from ragforge.errors import BadVectors, Conflict, MissingExtra, NotAllowed, StoreError, UserError
 from ragforge.operate.access import owner
 from ragforge.ports import EmbedderCard, Unit
 from ragforge.testing.postgres import TemporaryPostgres
@@ -262,4 +262,4 @@ def test_two_nodes_make_the_same_project(nodes: tuple[SqlCatalog, SqlCatalog]) -
         lambda: Shelf.create(two, "demo"),
         one,
     )
-    assert [type(problem) for problem in problems] == [UserError]
+    assert [type(problem) for problem in problems] == [Conflict]

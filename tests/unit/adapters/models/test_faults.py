@@ -23,11 +23,6 @@ from tests.proof import count, record
 AT_ONCE = 8
 """Calls: the servers are in this process too, and one of them writes without end."""
 DEADLINE = 1.6
-UNRAISABLE = (
-    "ignore:Exception ignored in. <async_generator object (AsyncResponse|BoundAsync)Stream"
-    ":pytest.PytestUnraisableExceptionWarning"
-)
-"""A generator of an HTTP library, collected just when it is being closed: Python then says so on stderr, no more."""
 KEY = "sk-very-secret"
 QUESTION = (Message(Role.USER, "What is the refund window?"),)
 FINAL = {behaviours.UNAUTHORIZED, behaviours.FORBIDDEN, behaviours.UNKNOWN_MODEL, behaviours.QUOTA}
@@ -86,7 +81,6 @@ def warm_up(protocol: str) -> None:
 
 
 @pytest.mark.alone
-@pytest.mark.filterwarnings(UNRAISABLE)
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])
 @pytest.mark.parametrize("kind", ["stream", "fill"])
 def test_every_call_ends_in_time_with_at_most_two_requests(protocol: str, kind: str) -> None:
