@@ -25,6 +25,8 @@ _TOPIC_WORDS = 16
 _UNPROVED = " (unproved)"
 """After a marker whose passage does not bear the sentence out."""
 _UNDERLINE = re.compile(r"[ ]{0,3}(?:=+|-{2,}|\*{3,}|_{3,})[ \t]*$")
+_SWALLOWING = re.compile(r"^([\s>*+\d.)-]*)<(?=[?!]|(?:script|pre|style|textarea)(?:[\s>]|$))", re.IGNORECASE)
+"""HTML that would take in all that follows, other sections too, up to an end that may never come."""
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+")
 _ROW = re.compile(r"[ \t]*\|")
 _RULE_ROW = re.compile(r"[ \t]*\|?[ \t:|-]+$")
@@ -97,7 +99,7 @@ def tamed(text: str, heading: str) -> tuple[str, tuple[str, ...]]:
                 invented.append(words)
                 lines += ["", f"**{words}**:", ""]
         elif not _UNDERLINE.match(line):  # else it makes a heading of the line above, or a rule
-            lines.append(line)
+            lines.append(_SWALLOWING.sub(r"\1< ", line))
     if fence:
         lines.append(fence)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n"), tuple(invented)

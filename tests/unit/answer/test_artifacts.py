@@ -182,6 +182,31 @@ LINES = (
 MARKDOWN = st.lists(st.sampled_from(LINES), max_size=12).map("\n".join)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<?",
+        "a\n<? b",
+        "  <!A",
+        "<!-- x",
+        "<![CDATA[ x",
+        "<script",
+        "<PRE>x",
+        "<style",
+        "<textarea",
+        "> <?",
+        "- <?",
+        "1. <!--",
+    ],
+)
+def test_no_text_takes_in_the_sections_after_it(text: str) -> None:
+    plain, _ = tamed(text, "Overview")
+    whole = markdown(made([plain, "x"], ["a.md"]))
+    top = MarkdownIt("commonmark").parse(whole)
+    found = [top[at + 1].content for at, token in enumerate(top) if token.type == "heading_open" and not token.level]
+    assert found == ["Overview", "Goals", "Sources"]
+
+
 def test_no_text_makes_headings_of_its_own() -> None:
     @given(st.lists(MARKDOWN | st.text(max_size=60), min_size=2, max_size=2))
     def holds(texts: list[str]) -> None:
