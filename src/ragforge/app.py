@@ -1237,11 +1237,11 @@ class Ragforge:
         self, files: Sequence[Received], *, project: str = "default", labels: Labels | None = None, key: str = ""
     ) -> list[Job]:
         """A job for each file that was received, all or none. From now on they survive everything."""
-        return self._flows.enqueue.uploads(self._scope, self.project(project).id, files, labels, key)
+        return self._flows.enqueue.uploads(self._scope, project, files, labels, key)
 
     def enqueue(self, kind: str, payload: Mapping[str, Any], *, project: str = "default", key: str = "") -> Job:
         """Ask for long work. The same `key` again gives the same job; with another request it is a conflict."""
-        (job,) = self._flows.enqueue(self._scope, self.project(project).id, kind, [payload], key)
+        (job,) = self._flows.enqueue(self._scope, project, kind, [payload], key)
         return job
 
     def worker(self, threads: int = 0) -> Worker:

@@ -59,7 +59,7 @@ class Flows:
     def enqueue(self) -> Enqueue:
         from ragforge.flows.enqueue import Enqueue
 
-        return Enqueue(self.parts.catalog, self.parts.inbox, self.bell, access.owner())
+        return Enqueue(self.parts.catalog, self.parts.inbox, self.bell, self.project_for, access.owner())
 
     @once
     def ingest(self) -> Ingest:

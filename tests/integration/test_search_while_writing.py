@@ -8,7 +8,11 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from ragforge import Ragforge
 from ragforge.domain.library import Outcome
@@ -95,14 +99,20 @@ def test_searches_while_a_reindex_swaps(swift_path: Path) -> None:
         assert faults(forge) == []
 
 
+@contextmanager
+def no_index_follows(forge: Ragforge) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(forge._flows.follow, "catch_up", lambda *_, **__: True)
+        yield
+
+
 def test_what_came_to_a_small_project_is_ranked_as_if_it_had_been_there(swift_path: Path) -> None:
     """Words are rare or common by what the index holds: one that holds almost nothing first catches up."""
     with open_forge(swift_path / "workspace") as forge:
         docs = fill(swift_path / "docs", 12)
         forge.add(docs[0], project="p")
-        forge._flows.follow.catch_up, really = lambda *_, **__: True, forge._flows.follow.catch_up  # type: ignore
-        forge.add(docs, project="p")
-        forge._flows.follow.catch_up = really  # type: ignore[method-assign]
+        with no_index_follows(forge):
+            forge.add(docs, project="p")
         question = " ".join(docs[5].read_text().split()[3:7])
         first = forge.search(question, project="p")
         list(forge.rebuilding(project="p"))
@@ -114,11 +124,11 @@ def test_what_came_to_a_small_project_is_ranked_as_if_it_had_been_there(swift_pa
 def test_what_is_ranked_beside_the_indexes_is_not_kept(swift_path: Path) -> None:
     with open_forge(swift_path / "workspace") as forge:
         forge.add(fill(swift_path / "docs", 10), project="p")
-        forge._flows.follow.catch_up, really = lambda *_, **__: True, forge._flows.follow.catch_up  # type: ignore
         (swift_path / "new.md").write_text("# New\n\nThe wobbegong sleeps in the harbour.\n")
-        forge.add(swift_path / "new.md", project="p")
-        assert not any(forge.search("wobbegong harbour", project="p").cached for _ in range(2))
-        really(forge.project("p").id)
+        with no_index_follows(forge):
+            forge.add(swift_path / "new.md", project="p")
+            assert not any(forge.search("wobbegong harbour", project="p").cached for _ in range(2))
+        forge._flows.follow.catch_up(forge.project("p").id)
         assert [forge.search("wobbegong harbour", project="p").cached for _ in range(2)] == [False, True]
 
 

@@ -176,6 +176,16 @@ def test_uploads_leave_room_on_the_disk(client: httpx.Client, monkeypatch: pytes
     assert client.post(FILES, files={"file": ("a.md", prose(1))}).status_code == 202
 
 
+def test_of_an_upload_whose_project_went_nothing_is_left(forge: Ragforge) -> None:
+    """It was there when the file began to come."""
+    with forge.inbox().receive("a.md") as receiving:
+        receiving.write(b"words")
+        received = receiving.keep()
+    with pytest.raises(NotFound):
+        forge.accept_uploads([received], project="gone")
+    assert [path.name for path in (forge.workspace / "inbox").iterdir()] == ["lock"]
+
+
 # -- what is asked
 
 
@@ -266,9 +276,12 @@ def test_a_question_is_written_as_in_a_file(client: httpx.Client) -> None:
     assert question["answers"] == ["60 days"] and list(question["documents"])
 
 
-def test_who_does_a_job_is_nobodys_business(client: httpx.Client) -> None:
+def test_what_has_ended_is_not_on_its_way(client: httpx.Client) -> None:
     sent = client.post(FILES, params={"wait": 30}, files={"file": ("a.md", prose(1))}).json()
-    assert sent["state"] == "done" and sent["progress"] is None, "what has ended is not on its way"
+    assert sent["state"] == "done" and sent["progress"] is None
+
+
+def test_on_which_machine_a_job_is_done_is_nobodys_business() -> None:
     assert placeless({"owner": "host.example/4711.123/ab12cd34"}) == {"owner": "ab12cd34"}
 
 

@@ -6,14 +6,14 @@ received, durable -> a job for each, all or none -> the bell rings -> a worker â
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from ragforge.domain.access import Scope
-from ragforge.domain.library import UPLOAD, Job, JobState, JobTerms, Labels
+from ragforge.domain.library import UPLOAD, Job, JobState, JobTerms, Labels, Project
 from ragforge.errors import Conflict, NotAllowed, NotFound
 from ragforge.ingest.accept import upload_name
 from ragforge.operate.access import require_clearance
@@ -32,12 +32,14 @@ class Enqueue:
     catalog: Catalog
     inbox: Inbox
     bell: Bell
+    project_for: Callable[[Scope, str], Project]
     system: Scope
 
     def __call__(
-        self, scope: Scope, project: str, kind: str, payloads: Sequence[Mapping[str, Any]], key: str
+        self, scope: Scope, slug: str, kind: str, payloads: Sequence[Mapping[str, Any]], key: str
     ) -> list[Job]:
         """A job for each payload. The same `key` again gives the same jobs; with another request it is a conflict."""
+        project = self.project_for(scope, slug).id
         if kind in _WHOLE:
             require_clearance(scope)
         digest = _digest(kind, project, payloads)
@@ -61,16 +63,14 @@ class Enqueue:
         self.inbox.open(self._needed)
         return self.inbox
 
-    def uploads(
-        self, scope: Scope, project: str, files: Sequence[Received], labels: Labels | None, key: str
-    ) -> list[Job]:
+    def uploads(self, scope: Scope, slug: str, files: Sequence[Received], labels: Labels | None, key: str) -> list[Job]:
         """A job for each file that was received, all or none. From now on they survive everything."""
         inbox = self.open_inbox()
         try:
             if labels is not None and labels.confidentiality > scope.clearance:
                 raise NotAllowed("that is more confidential than your key reaches", hint="choose a lower one")
             inbox.sync()
-            jobs = self(scope, project, UPLOAD, [_payload(file, labels) for file in files], key)
+            jobs = self(scope, slug, UPLOAD, [_payload(file, labels) for file in files], key)
         except BaseException:
             for file in files:
                 inbox.remove(file.inbox)

@@ -133,6 +133,7 @@ def _most(scope: Scope) -> int:
 
 
 def _over(limit: int, is_upload: bool) -> TooLarge:
-    hint = "send fewer files at a time; whoever runs the server can raise server.body_bytes in ragforge.toml"
-    hint = hint if is_upload else "send less; long texts are for the project's files"
+    hint = "send less; long texts are for the project's files"
+    if is_upload:
+        hint = "send fewer files at a time; whoever runs the server can raise server.body_bytes in ragforge.toml"
     return TooLarge(f"the request is larger than {size_text(limit)}", hint=hint)
