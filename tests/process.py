@@ -1,4 +1,4 @@
-"""`ragforge serve` as a process of its own, and what it wrote."""
+"""`ragforge serve` or `ragforge ui` as a process of its own, and what it wrote."""
 
 from __future__ import annotations
 
@@ -58,10 +58,12 @@ class Serving:
 
 
 @contextmanager
-def serve(workspace: Path, *options: str, variables: Mapping[str, str] | None = None) -> Iterator[Serving]:
+def serve(
+    workspace: Path, *options: str, variables: Mapping[str, str] | None = None, what: str = "serve"
+) -> Iterator[Serving]:
     """A server of this workspace on a free port, with its log as JSON."""
     usual = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
-    command = [sys.executable, "-m", "ragforge.interfaces.cli.main", "-w", str(workspace), "serve", "--port", "0"]
+    command = [sys.executable, "-m", "ragforge.interfaces.cli.main", "-w", str(workspace), what, "--port", "0"]
     process = subprocess.Popen(
         [*command, "--log-format", "json", *options],
         env={**usual, "RAGFORGE_EMBED__MODEL": "wordllama", **(variables or {})},

@@ -21,7 +21,7 @@ from ragforge.domain.answers import Abstention, DoneEvent, Prompted, Result
 from ragforge.domain.answers import Event as AnswerEvent
 from ragforge.domain.archives import BackupReport, ExportReport, ImportedProject, RestoreReport
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.conversation import Conversation, Rollup, Turn
+from ragforge.domain.conversation import LONGEST_TITLE, Conversation, Rollup, Turn
 from ragforge.domain.cursor import Cursor
 from ragforge.domain.evaluation import Comparison, Feedback, ImportReport, Question, QuestionSet, Run, RunDetails
 from ragforge.domain.generation import Estimate, Sampling
@@ -36,6 +36,7 @@ from ragforge.domain.library import (
     Job,
     Labels,
     Outcome,
+    OwnProgress,
     Progress,
     Project,
     Removal,
@@ -43,6 +44,7 @@ from ragforge.domain.library import (
 )
 from ragforge.domain.models import LanguageModels, ModelState, PulledModel
 from ragforge.domain.pending import Pending, waited
+from ragforge.domain.prompts import Shaping
 from ragforge.domain.records import Artifact, LogEntry, ProjectText, ProjectTextKind, Spent
 from ragforge.domain.retrieval import Filters, Retrieved, Tuning
 from ragforge.domain.strategy import Strategy
@@ -107,6 +109,8 @@ class AskOptions(TypedDict, total=False):
     """More instructions, beside the persona."""
     output: str
     """What the answer should look like, in words."""
+    shaping: Shaping
+    """What you say of its intent, domain and headings; the rest is proposed."""
     temperature: float
     max_tokens: int
     stop: tuple[str, ...]
@@ -317,7 +321,7 @@ class Ragforge:
         labels: Labels | None,
         cancel: Cancel,
         jobs: Sequence[Job] = (),
-    ) -> Iterator[FileResult | Progress]:
+    ) -> Iterator[FileResult | Progress | OwnProgress]:
         """Files of the inbox, as jobs do it; who performs these looks after the indexes."""
         for event in self._flows.ingest.take_in(self._scope, project, files, labels, cancel, jobs=jobs):
             self._count(event)
@@ -582,6 +586,7 @@ class Ragforge:
             agent=agent.name if agent else "",
             persona="\n\n".join(filter(None, (agent.persona if agent else "", how.get("system", "")))),
             output=how.get("output", ""),
+            shaping=how.get("shaping", Shaping()),
             profile=named if named in PROFILES else "",
             prompted=prompted,
             timeout_seconds=settings.timeout_seconds,
@@ -628,6 +633,24 @@ class Ragforge:
     def conversation(self, id: str, *, project: str = "default") -> Conversation:
         """One by its id, the beginning of it, or `last`."""
         return _one_of(self.conversations(project=project), id, "conversation", "ragforge conversation ls shows them")
+
+    def rename_conversation(self, id: str, title: str, *, project: str = "default") -> Conversation:
+        """Give a conversation another title."""
+        if not title.strip():
+            raise UserError("the title is empty", hint="say in a few words what the conversation is about")
+        if len(title) > LONGEST_TITLE:
+            raise UserError(
+                f"the title has {len(title):,} characters", hint=f"{LONGEST_TITLE:,} at most: a few words are enough"
+            )
+        with self._parts.catalog.write() as c:
+            return c.conversations.rename(self._scope, self._known(c, project).id, id, title)
+
+    def conversation_markdown(self, id: str, *, project: str = "default") -> str:
+        """A conversation as a Markdown document: questions, answers, and the sources of each."""
+        from ragforge.answer.transcript import markdown
+
+        found = self.conversation(id, project=project)
+        return markdown(found, self.turns(found.id, project=project))
 
     def turns(self, conversation: str, *, project: str = "default") -> list[Turn]:
         """Everything that was asked and answered in a conversation, in its order."""
@@ -812,6 +835,25 @@ class Ragforge:
     def artifact(self, id: str, *, project: str = "default") -> Artifact:
         """One by its id, the beginning of it, or `last`."""
         return _one_of(self.artifacts(project=project), id, "made document", "ragforge make ls shows what was made")
+
+    def edit_artifact(
+        self,
+        id: str,
+        *,
+        project: str = "default",
+        title: str | None = None,
+        texts: Mapping[int, str] | None = None,
+        was: Mapping[int, str] | None = None,
+    ) -> Artifact:
+        """Change its title, or texts of its sections by their places from 0; they are checked as a model's are.
+
+        `was` is what you saw there: if it is not that any more, it is a conflict, and nothing is changed.
+        """
+        from ragforge.flows.edit import EditArtifact, Revision
+
+        known = self.artifact(id, project=project)
+        edit = EditArtifact(self._parts.catalog)
+        return edit(self._scope, self.project(project).id, known.id, Revision(title, texts or {}, was or {}))
 
     def export_artifact(self, artifact: Artifact, file: str | os.PathLike[str]) -> None:
         """Write it to a file; the ending of its name says whether as Markdown or for Word."""
@@ -1169,8 +1211,12 @@ class Ragforge:
         return self._parts.models()
 
     def language_models(self) -> LanguageModels:
-        """The models that can write answers: what they cost and read, and what is missing. None of them is called."""
-        return self._parts.language_models()
+        """The models that can write answers: what they cost and read, and what is missing. None of them is called.
+
+        Where services are is for the owner alone.
+        """
+        found = self._parts.language_models()
+        return found if self._scope.owns else found.placeless()
 
     def pull_model(
         self,

@@ -19,6 +19,7 @@ from ragforge.operate.jobs import Bell
 from ragforge.ports import Unit
 
 if TYPE_CHECKING:
+    from ragforge.domain.records import Artifact
     from ragforge.flows.ask import Ask
     from ragforge.flows.enqueue import Enqueue
     from ragforge.flows.ingest import Ingest
@@ -177,7 +178,7 @@ class Flows:
         )
 
     @once
-    def export(self) -> Export:
+    def export(self) -> Export[Artifact]:
         from ragforge.answer.artifacts import markdown
         from ragforge.flows.make import Export
 

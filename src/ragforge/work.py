@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ragforge.domain.access import Clearance
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.evaluation import Run
-from ragforge.domain.library import UPLOAD, FileResult, Job, Labels
+from ragforge.domain.library import UPLOAD, FileResult, Job, Labels, OwnProgress
 from ragforge.domain.retrieval import Tuning
 from ragforge.domain.strategy import Strategy
 from ragforge.ingest.walk import Found
@@ -33,12 +33,13 @@ TOGETHER = 64
 def upload(forge: Ragforge, project: str, jobs: Sequence[Job], cancel: Cancel) -> Work:
     """Take files of the inbox in. One that cannot be read is kept and told, as with `add`."""
     files = [_found(forge, job.payload) for job in jobs]
+    brought_by = {file.shown: job.id for file, job in zip(files, jobs, strict=True)}
     results: dict[str, FileResult] = {}
     labels = labels_of(jobs[0].payload)
     for event in forge.taking_in(files, project=project, labels=labels, cancel=cancel, jobs=jobs):
         if isinstance(event, FileResult):
             results[event.path] = event
-        yield event
+        yield replace(event, of=brought_by[event.of]) if isinstance(event, OwnProgress) else event
     return [[asdict(results[file.shown])] for file in files]
 
 

@@ -179,6 +179,8 @@ def calls(me: Ragforge, project: str, document: str) -> dict[str, Callable[[], A
         "begin_conversation": lambda: me.begin_conversation("t", project=project),
         "conversations": lambda: me.conversations(project=project),
         "conversation": lambda: me.conversation("last", project=project),
+        "rename_conversation": lambda: me.rename_conversation("x", "t", project=project),
+        "conversation_markdown": lambda: me.conversation_markdown("last", project=project),
         "turns": lambda: me.turns("x", project=project),
         "rollups": lambda: me.rollups("x", project=project),
         "mark_turn": lambda: me.mark_turn("x", project=project),
@@ -196,6 +198,7 @@ def calls(me: Ragforge, project: str, document: str) -> dict[str, Callable[[], A
         "making": lambda: list(me.making("blueprint", project=project)),
         "artifacts": lambda: me.artifacts(project=project),
         "artifact": lambda: me.artifact("last", project=project),
+        "edit_artifact": lambda: me.edit_artifact("last", title="t", project=project),
         "remove_artifacts": lambda: me.remove_artifacts(["x"], project=project),
         "rebuilding": lambda: list(me.rebuilding(project=project)),
         "question_sets": lambda: me.question_sets(project=project),
@@ -526,7 +529,11 @@ def test_O4_a_kept_answer_goes_with_the_label_of_what_it_rests_on(yard: Yard) ->
     assert all("river" in turn.answer and turn.documents for turn in before)
     yard.forge.label([yard.id_of("badger")], project="p", confidentiality=Clearance.CONFIDENTIAL)
     held, other = me.turns(talk, project="p")
-    assert (held.answer, held.summary, held.tags, held.documents) == (FORGOTTEN_ANSWER, "", (), ())
+    assert before[0].citations[0].document == yard.id_of("badger") and "river" in before[0].citations[0].quote
+    lost = (held.answer, held.summary, held.tags, held.citations, held.documents)
+    assert lost == (FORGOTTEN_ANSWER, "", (), (), ())
+    export = me.conversation_markdown(talk, project="p")
+    assert FORGOTTEN_ANSWER in export and "fed the badger" not in export and "badger.md" not in export
     assert held.question == before[0].question and other == before[1]
     cuts = {each.cuts for each in (me.conversation(talk, project="p"), made.account) if each.cuts is not None}
     assert len(cuts) == 2, "a prompt that was made before is made anew"
@@ -551,7 +558,7 @@ def test_O4_over_http_a_kept_answer_goes_with_the_label_too(yard: Yard) -> None:
         yard.forge.label([yard.id_of("badger")], project="p", confidentiality=Clearance.CONFIDENTIAL)
         after = client.get(f"{path}/turns", **turns).text  # type: ignore[arg-type]
         assert FORGOTTEN_ANSWER in after and "river" not in after
-        for place in ("log", f"conversations/{talk}", "artifacts"):
+        for place in ("log", f"conversations/{talk}", f"conversations/{talk}/markdown", "artifacts"):
             assert "river" not in client.get(f"{path}/{place}").text
 
 

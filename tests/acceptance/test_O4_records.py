@@ -27,6 +27,7 @@ from tests.serving import serving
 ANIMALS = ("otter", "heron", "badger")
 FILES = {f"{name}.md": f"# The {name}\n\nA {name} was seen at the river in spring.\n" for name in ANIMALS}
 P = "/v1/projects/p"
+AS_A_FILE = {"x-content-type-options": "nosniff", "content-security-policy": "sandbox"}
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +93,24 @@ def test_conversations_and_their_turns(forge: Ragforge, client: httpx.Client) ->
     assert client.delete(f"{P}/turns/{turns[0].id}").status_code == 204
     left = forge.turns(thread, project="p")
     assert [each.question for each in left] == [each.question for each in turns[1:]] and left[0].importance == 0.5
+    assert [each.document for each in left[0].citations] == [forge.document("heron.md", project="p").id]
+    renamed = got(client.patch(f"{P}/conversations/{thread}", json={"title": "Animals"}), Conversation)
+    assert renamed == forge.conversation(thread, project="p") and renamed.title == "Animals"
+    for title in ("", " ", "x" * 1_001, None):
+        error_of(client.patch(f"{P}/conversations/{thread}", json={"title": title}), 422)
+    written = client.get(f"{P}/conversations/{thread}/markdown")
+    assert written.text == forge.conversation_markdown(thread, project="p") and '"A heron was seen' in written.text
+    assert written.text == client.get(f"{P}/conversations/last/markdown").text
+    assert {name: written.headers[name] for name in AS_A_FILE} == AS_A_FILE
+    assert written.headers["content-type"] == "text/markdown; charset=utf-8"
+    assert written.headers["content-disposition"] == f'attachment; filename="conversation-{thread[:8]}.md"'
     assert client.delete(f"{P}/conversations/{thread}").status_code == 204
     for missing in (
         client.get(f"{P}/conversations/{thread}"),
         client.delete(f"{P}/conversations/{thread}"),
+        client.get(f"{P}/conversations/{thread}/markdown"),
+        client.patch(f"{P}/conversations/{thread}", json={"title": "new"}),
+        client.patch(f"{P}/conversations/{begun[1].id[:6]}", json={"title": "new"}),
         client.get(f"{P}/turns", params={"conversation": thread}),
         client.delete(f"{P}/turns/{turns[0].id}"),
         client.patch(f"{P}/turns/{turns[0].id}", json={"importance": 1}),

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,21 @@ from ragforge.domain.answers import Abstention, Answer, DoneEvent, RetrievalEven
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.cursor import Cursor
 from ragforge.domain.evaluation import Question, Run
-from ragforge.domain.library import FileResult, JobState, Labels, Outcome, Progress, Status
+from ragforge.domain.library import FileResult, Job, JobState, Labels, Outcome, Progress, Status
+from ragforge.domain.prompts import Shaping
 from ragforge.domain.records import ProjectTextKind
 from ragforge.domain.retrieval import Filters, Tuning
 from ragforge.domain.tokens import Matrix, Passage, estimated_tokens
-from ragforge.errors import Busy, NotAllowed, NotFound, OverLimit, StoreError, Unauthenticated, UserError
+from ragforge.errors import (
+    Busy,
+    Conflict,
+    NotAllowed,
+    NotFound,
+    OverLimit,
+    StoreError,
+    Unauthenticated,
+    UserError,
+)
 from ragforge.flows.make import Made
 from ragforge.operate.access import owner
 from ragforge.testing.hashing import HashingEmbedder
@@ -261,10 +271,38 @@ def test_asking(filled: Either) -> None:
     named = filled.ask(QUESTION, project="p", request="my-request-1", ephemeral=True)
     assert named.account.trace_id.startswith("my-request-1")
     assert turn.importance == 0.5 and "45 days" in turn.answer
+    result = events[-1].result
+    assert (
+        isinstance(result, Answer)
+        and turn.citations == result.citations
+        and "45 days" in turn.citations[0].quote
+        and turn.quoted
+    )
+    assert filled.give_feedback(turn.trace_id, True, project="p").entry.id == result.account.trace_id == turn.trace_id
+    renamed = filled.rename_conversation(talk.id, "Stühle # 2", project="p")
+    assert renamed == filled.conversation(talk.id, project="p") and renamed.title == "Stühle # 2"
+    for title in ("", "  ", "x" * 1_001):
+        with pytest.raises(UserError) as refused:
+            filled.rename_conversation(talk.id, title, project="p")
+        assert refused.value.hint
+    written = filled.conversation_markdown("last", project="p")
+    assert written.startswith("# Stühle \\# 2\n\n") and f"## {QUESTION}\n\n{turn.answer}\n" in written
+    assert '- [1] chairs.md, Chairs: "A chair can be returned within 45 days."' in written
     assert filled.conversation("last", project="p").id == talk.id == filled.conversations(project="p")[0].id
     filled.remove_turn(turn.id, project="p")
     assert filled.turns(talk.id, project="p") == []
-    for work in (filled.remove_turn, filled.remove_conversation, filled.conversation, filled.rollups):
+
+    def renamed_so(name: str, project: str) -> None:
+        filled.rename_conversation(name, "new", project=project)
+
+    for work in (
+        filled.remove_turn,
+        filled.remove_conversation,
+        filled.conversation,
+        filled.conversation_markdown,
+        filled.rollups,
+        renamed_so,
+    ):
         for name in ("", ".", "..", "../..", "none"):
             with pytest.raises(NotFound):
                 work(name, project="p")
@@ -274,6 +312,11 @@ def test_asking(filled: Either) -> None:
         filled.conversation(talk.id, project="p")
     with pytest.raises(UserError):
         filled.ask(" ", project="p")
+    said = Shaping("compare", "seats", ("Days", "Oak"))
+    told = filled.prompt(QUESTION, project="p", shaping=said).account.shape
+    assert Shaping(told.intent, told.domain, told.headers) == said
+    with pytest.raises(UserError, match="no intent is called"):
+        filled.ask(QUESTION, project="p", shaping=Shaping("nonsense"))
     with pytest.raises(NotFound):
         filled.ask(QUESTION, project="none")
 
@@ -378,7 +421,18 @@ def test_documents_made(filled: Either, tmp_path: Path) -> None:
     assert filled.rendered(made.artifact, ".docx")[:2] == b"PK"
     filled.export_artifact(made.artifact, tmp_path / "again.md")
     assert (tmp_path / "again.md").read_text() == made.text
-    assert filled.remove_artifacts([made.artifact.id[:10]], project="p") == [made.artifact]
+    seen = made.artifact.sections[0].text
+    changed = filled.edit_artifact(
+        "last", project="p", title="Seats", texts={0: "A chair is light [1].\n\n# Own"}, was={0: seen}
+    )
+    assert (changed.id, changed.title, changed.sections[1:]) == (made.artifact.id, "Seats", made.artifact.sections[1:])
+    assert changed.sections[0].text.startswith("A chair is light") and changed.sections[0].text.endswith("**Own**:")
+    with pytest.raises(Conflict, match="changed meanwhile"):
+        filled.edit_artifact("last", project="p", texts={0: "Mine"}, was={0: seen})
+    with pytest.raises(UserError, match="has no section 99"):
+        filled.edit_artifact("last", project="p", texts={99: "Mine"})
+    assert filled.artifacts(project="p") == [changed]
+    assert filled.remove_artifacts([made.artifact.id[:10]], project="p") == [changed]
     assert filled.artifacts(project="p") == []
     with pytest.raises((NotFound, UserError)):
         list(filled.making("nonsense", project="p"))
@@ -401,6 +455,74 @@ def test_indexes(filled: Either) -> None:
     list(filled.reindexing(project="p", strategy=replace(SMALL, leaf_max=50)))
     assert filled.project("p").generation == before.generation + 1
     assert filled.search(QUESTION, project="p", k=1).passages[0].name == "chairs.md"
+
+
+def ended(forge: Either, job: Job) -> Job:
+    deadline = time.monotonic() + 60
+    while not (found := forge.job(job.id)).ended:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert isinstance(found, Job)
+    return found
+
+
+def test_long_work_is_asked_for_and_followed(filled: Either, tmp_path: Path) -> None:
+    lines = tmp_path / "own.jsonl"
+    lines.write_text(json.dumps({"question": QUESTION, "documents": ["chairs.md"]}) + "\n")
+    list(filled.importing_questions(lines, project="p"))
+    before, smaller = filled.project("p").generation, asdict(replace(SMALL, leaf_max=50))
+    work: dict[str, dict[str, Any]] = {
+        "make": {"kind": "blueprint", "title": "Chairs"},
+        "evaluate": {"questions": "own", **asdict(Tuning(k=1))},
+        "rebuild": {},
+        "reindex": {"strategy": smaller, "embedder": None},
+    }
+    done = {}
+    for kind, payload in work.items():
+        job = filled.enqueue(kind, payload, project="p", key=f"once-{kind}")
+        assert filled.enqueue(kind, payload, project="p", key=f"once-{kind}").id == job.id
+        done[kind] = ended(filled, job)
+        assert (done[kind].kind, done[kind].state, done[kind].error) == (kind, JobState.DONE, "")
+    assert filled.artifact(done["make"].result["artifact"], project="p").title == "Chairs"
+    assert filled.evaluation(done["evaluate"].result["run"], project="p").run.settings["k"] == 1
+    assert filled.project("p").generation == before + 1
+    with pytest.raises(NotFound):
+        filled.enqueue("rebuild", {}, project="none")
+
+
+def test_a_server_does_not_do_every_kind_of_work(here: Ragforge) -> None:
+    with serving(here) as url, RemoteForge(url) as remote:
+        for kind in ("upload", "add", "nonsense"):
+            with pytest.raises(UserError, match=kind) as problem:
+                remote.enqueue(kind, {}, project="p")
+            assert "make, evaluate, rebuild, reindex" in problem.value.hint
+
+
+def test_how_the_server_is(forge: Either) -> None:
+    assert forge.tuning() == Tuning()
+    assert all(finding.ok for finding in forge.ready())
+    assert {"catalog", "database", "indexes", "disk", "embedder"} <= {finding.subject for finding in forge.ready()}
+    assert forge.language_models().models == ()
+
+
+def test_a_server_that_cannot_work_says_which_part_is_missing(tmp_path: Path) -> None:
+    nowhere = {"embed__model": "minilm", "embed__fallback": "", "store__models_dir": str(tmp_path / "none")}
+    with open_forge(tmp_path / "ws", **nowhere) as here, serving(here) as url, RemoteForge(url) as remote:
+        (missing,) = [finding for finding in remote.ready() if not finding.ok]
+    assert (missing.subject, missing.detail) == ("embedder", "the model of the settings is not here")
+
+
+def test_models_are_told_without_keys_and_to_others_without_addresses(tmp_path: Path) -> None:
+    with open_forge(tmp_path / "ws", None, model__name="openai:gpt-5-mini", model__cheap="ollama:llama3.2") as here:
+        _, secret = here.access().create("reader", Role.READER)
+        mine = here.language_models()
+        with serving(here) as url, RemoteForge(url, key=secret) as remote:
+            theirs = remote.language_models()
+    assert mine.ollama_url and not theirs.ollama_url
+    answers, cheap = theirs.models
+    assert (answers.card, answers.key_name) == (mine.models[0].card, "OPENAI_API_KEY")
+    assert "http" in mine.models[1].problem and cheap.problem == "no Ollama answers at its address"
+    assert replace(theirs, ollama_url=mine.ollama_url, models=(answers, mine.models[1])) == mine
 
 
 # -- what only a network does
@@ -606,10 +728,14 @@ def test_what_is_cancelled_ends_at_once(here: Ragforge, tmp_path: Path) -> None:
 
 def test_what_is_no_ragforge_server_is_told() -> None:
     from starlette.applications import Starlette
+    from starlette.responses import JSONResponse
 
     with listening_to(Starlette()) as url, RemoteForge(url) as remote, pytest.raises(Exception) as problem:
         remote.projects()
     assert "404" in str(problem.value)
+    told = pytest.raises(StoreError, match="does not tell whether it can work")
+    with listening_to(JSONResponse({"fine": True})) as url, RemoteForge(url) as remote, told:
+        remote.ready()
 
 
 def test_questions_of_several_are_kept_apart(here: Ragforge, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -148,6 +149,42 @@ def test_Q6_ls_show_rm(run: Run) -> None:
     assert run("make", "rm", id)[0] == 0
     code, _, err = run("make", "show", id)
     assert code == 5 and "no made document" in err
+
+
+def test_Q6_a_section_is_changed_in_an_editor_or_from_a_file(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("make", "blueprint", "-q")
+    headings = re.findall("^#.*", before := run("make", "show", "last")[1], re.MULTILINE)
+    script = tmp_path / "editor.py"
+    script.write_text(
+        "import pathlib, sys\nfile = pathlib.Path(sys.argv[1])\nfile.write_text(file.read_text() + '\\n# Mine [9]\\n')"
+    )
+    monkeypatch.setenv("EDITOR", f"{sys.executable} {script}")
+    code, out, err = run("make", "edit", "last", "--section", "goals")
+    assert (code, out) == (0, "") and "Changed" in err
+    assert "Note: Goals: the heading “Mine” is not in the outline and became plain text" in err
+    assert "Note: Goals: the citation [9] was removed" in err
+    after = run("make", "show", "last")[1]
+    assert "**Mine**:" in after and re.findall("^#.*", after, re.MULTILINE) == headings and len(after) > len(before)
+    new = tmp_path / "new.md"
+    new.write_text("Nothing is decided.\n")
+    told = json.loads(run("make", "edit", "last", "-s", "3", "--text", str(new), "--title", "Plan", "--json")[1])
+    assert told["changed"] and told["document"]["title"] == "Plan"
+    assert (
+        told["document"]["sections"][2]["text"] == "Nothing is decided." and not told["document"]["sections"][2]["open"]
+    )
+    assert "Nothing changed" in run("make", "edit", "last", "-s", "3", "--text", str(new))[2]
+    new.write_text("")
+    run("make", "edit", "last", "-s", "3", "--text", str(new))
+    assert "> **Open.** It was emptied." in run("make", "show", "last")[1]
+    for wrong, hint in (
+        (("-s", "Nonsense"), "the sections are Overview"),
+        ((), "--section NAME"),
+        (("-s", "0"), "Overview"),
+    ):
+        code, _, err = run("make", "edit", "last", *wrong)
+        assert code == 2 and hint in err
 
 
 def test_Q6_what_cited_a_removed_file_is_open_again(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from ragforge import Ragforge
 from ragforge.assemble.condense import Draft, DraftStatement
-from ragforge.assemble.shape import INTENTS, Proposal, changes_scope
+from ragforge.assemble.shape import INTENTS, TASKS, Proposal, changes_scope
 from ragforge.domain.access import Scope
 from ragforge.domain.answers import Answer, Result
 from ragforge.domain.cancel import Cancel
-from ragforge.domain.prompts import Shape
+from ragforge.domain.prompts import Shape, Shaping
 from ragforge.domain.retrieval import ContextBlock, Passage, Retrieved, Tuning, Verdict
+from ragforge.errors import UserError
 from ragforge.flows.search import Asked, Search
 from ragforge.testing.model_server import GARBAGE, ModelServer
 from tests.proof import count, record
@@ -127,6 +128,70 @@ def test_S2_a_model_that_cannot_shape_leaves_the_rules(forge: Ragforge, server: 
     assert shape.intent == "compare" and shape.standalone == "Compare a chair and a lamp"
     assert "the model could not be asked" in shape.reason
 
+
+# -- what a person says of the shape
+
+SAID = Shaping("compare", "family businesses", ("Who", "When and where"))
+
+
+def said(forge: Ragforge, server: ModelServer, shaping: Shaping, *forms: object) -> tuple[Result, list[str]]:
+    """The answer to the question as a person shapes it, and what was searched for."""
+    server.forms.clear()
+    server.forms.extend(form(each) for each in forms)  # type: ignore[arg-type]
+    with watched(forge) as spy:
+        result = forge.ask(QUESTION, project="p", stages=STAGES, ephemeral=True, shaping=shaping)
+    return result, spy.asked
+
+
+def test_S2_what_a_person_says_is_in_the_prompt_and_not_what_was_proposed(forge: Ragforge, server: ModelServer) -> None:
+    server.forms.clear()
+    server.forms.append(form(proposal("explain")))
+    prompted = forge.prompt(QUESTION, project="p", stages=("shape",), shaping=SAID)
+    sent = prompted.prompt.messages[-1].text
+    assert "Who\nWhen and where" in sent and "In short" not in sent
+    shape = prompted.account.shape
+    assert Shaping(shape.intent, shape.domain, shape.headers) == SAID and shape.standalone == QUESTION
+
+
+def test_S2_the_audit_does_not_overwrite_a_person(forge: Ragforge, server: ModelServer) -> None:
+    issues = Draft(GOOD.facts, (), (DraftStatement(FACT, (1,)),))
+    for draft in (GOOD, issues):
+        elsewhere = proposal("code", "marine biology", "Who founded the company in Husum?")
+        result, searches = said(forge, server, SAID, proposal(), draft, elsewhere, GOOD)
+        shape = result.account.shape
+        assert Shaping(shape.intent, shape.domain, shape.headers) == SAID
+        assert not result.account.reran and searches == [QUESTION], "what a person said leads to no other search"
+        assert shape.standalone == QUESTION, "what is told is what was searched for"
+        assert "When and where" in answers(server)[-1].prompt and "In short" not in answers(server)[-1].prompt
+
+
+def test_S2_what_a_person_leaves_out_is_as_proposed(forge: Ragforge, server: ModelServer) -> None:
+    result, _ = said(forge, server, Shaping(domain="family businesses"), proposal("explain"), GOOD, proposal("explain"))
+    shape = result.account.shape
+    assert (shape.intent, shape.domain, shape.headers) == ("explain", "family businesses", ("In short",))
+    result, searches = said(forge, server, Shaping(headers=()), proposal(), GOOD, proposal("compare"), GOOD)
+    assert result.account.shape.headers == () and "Use these headings" not in answers(server)[-1].prompt
+    assert result.account.reran and len(searches) == 2, "of what nobody said the audit may still decide"
+
+
+def test_S2_by_rules_the_headings_follow_the_intent_that_a_person_says(forge: Ragforge) -> None:
+    def headers(intent: str = "", question: str = QUESTION) -> tuple[str, ...]:
+        how = Shaping(intent)
+        return forge.prompt(question, project="p", model="offline", shaping=how).account.shape.headers
+
+    assert headers() == () and headers("decide") == ("Recommendation", "Reasons", "Risks")
+    assert headers("decide", "Wer hat die Firma gegründet und warum war das so?") == ()
+    assert forge.prompt("thanks!", project="p", model="offline", shaping=SAID).account.shape.casual
+
+
+def test_S2_an_intent_that_nobody_knows_is_refused(forge: Ragforge) -> None:
+    for intent in ("nonsense", "chat", "Compare"):
+        with pytest.raises(UserError, match="no intent is called") as problem:
+            forge.ask(QUESTION, project="p", shaping=Shaping(intent))
+        assert all(task in problem.value.hint for task in TASKS)
+
+
+# -- whatever is proposed
 
 WORDS = st.sampled_from(
     ["company", "founders", "history of the company", "marine biology", "cooking", "", " ", "Husum", "1987", "chair",

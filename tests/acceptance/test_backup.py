@@ -30,6 +30,7 @@ from ragforge.adapters.catalog.unit import milliseconds
 from ragforge.domain.access import Clearance, Role
 from ragforge.domain.archives import BackupReport, Kind, RestoreReport
 from ragforge.domain.cancel import Cancel, Cancelled
+from ragforge.domain.conversation import FORGOTTEN_ANSWER
 from ragforge.domain.evaluation import Question, Run
 from ragforge.domain.library import JobState
 from ragforge.domain.records import ProjectTextKind
@@ -235,6 +236,27 @@ def test_what_was_removed_since_does_not_come_back(forge: Ragforge, embedder: Wa
         assert new.document in {document.id for document in old.documents(project="p")}
     done = restored(report.file, forge.workspace, replacing=True)
     assert done.documents == 5, "not even the second time"
+
+
+def test_no_quote_of_a_file_that_was_removed_since_comes_back(
+    forge: Ragforge, embedder: WatchedEmbedder, tmp_path: Path
+) -> None:
+    path = tmp_path / "code.md"
+    path.write_text("# The vault\n\nThe vault opens by the code zanzibarquokka.\n")
+    forge.add(path, project="p")
+    talk = forge.begin_conversation("talk", project="p").id
+    forge.ask("By which code does the vault open?", project="p", conversation=talk)
+    (said,) = forge.turns(talk, project="p")
+    assert "zanzibarquokka" in said.citations[0].quote
+    report = forge.backup(tmp_path / "b.zip")
+    assert all(removal.erased for removal in forge.removing(["code.md"], project="p"))
+    assert places_of(b"zanzibarquokka", forge.workspace) == []
+    forge.close()
+    restored(report.file, forge.workspace, replacing=True)
+    with reopened(forge.workspace, embedder) as again:
+        (left,) = again.turns(talk, project="p")
+        assert (left.answer, left.citations) == (FORGOTTEN_ANSWER, ())
+        assert places_of(b"zanzibarquokka", again.workspace) == []
 
 
 def test_what_is_removed_while_the_backup_is_made_is_not_restored(
@@ -703,20 +725,29 @@ def test_a_bad_archive_ends_with_a_clear_error_and_writes_nothing(
 
 
 def test_a_backup_of_an_older_version_is_migrated(forge: Ragforge, embedder: WatchedEmbedder, tmp_path: Path) -> None:
-    """Before there were keys and tombstones, and uploads that wait."""
+    """Before there were keys and tombstones, uploads that wait, and turns that keep what they cite."""
+    talk = forge.begin_conversation("talk", project="p").id
+    forge.ask("word1 word2?", project="p", conversation=talk)
     good = forge.backup(tmp_path / "good.zip").file
     with zipfile.ZipFile(good) as archive:
         tables = json.loads(archive.read("manifest.json"))["tables"]
-    new = ("access_keys", "tombstones", "jobs")
+    new, kept_now = ("access_keys", "tombstones", "jobs"), ("citations", "trace_id", "model", "quoted")
+    for table in tables:
+        if table["name"] == "turns":
+            table["columns"] = [name for name in table["columns"] if name not in kept_now]
+    turns = [{name: row[name] for name in row if name not in kept_now} for row in lines_of(good, "turns")]
     old = rewritten(
         good,
         tmp_path / "old.zip",
-        {f"catalog/{name}.jsonl": None for name in new},
+        {f"catalog/{name}.jsonl": None for name in new}
+        | {"catalog/turns.jsonl": "".join(f"{json.dumps(row)}\n" for row in turns).encode()},
         manifest={"schema": "0008", "tables": [table for table in tables if table["name"] not in new]},
     )
     restored(old, tmp_path / "new")
     with reopened(tmp_path / "new", embedder) as again:
         assert again.documents(project="p") == forge.documents(project="p")
+        said = [replace(turn, citations=(), trace_id="", quoted=False) for turn in forge.turns(talk, project="p")]
+        assert again.turns(talk, project="p") == said
         assert faults(again) == []
 
 

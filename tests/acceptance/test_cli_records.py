@@ -252,6 +252,37 @@ def test_conversations_are_listed_and_shown(shell: Shell, talk: str) -> None:
     assert "ragforge conversation ls -w" in shell.run("conversation", "show", "zzz", code=5).stderr
 
 
+def test_a_conversation_gets_another_title(shell: Shell, talk: str) -> None:
+    said = shell.run("conversation", "rename", talk[:6], "Sending \x1b[31mback")
+    assert said.stdout == "" and said.stderr == f"{talk[:8]} is now called “Sending \\x1b[31mback”\n"
+    told = shell.json("conversation", "rename", "last", "Sending back")["conversation"]
+    (listed,) = shell.json("conversation", "ls")["conversations"]
+    assert told == listed and (listed["id"], listed["title"], listed["turns"]) == (talk, "Sending back", 3)
+    empty = shell.run("conversation", "rename", "last", " ", code=2).stderr
+    assert "the title is empty" in empty and "say in a few words" in empty
+    assert "1,001 characters" in shell.run("conversation", "rename", "last", "x" * 1_001, code=2).stderr
+    assert "no conversation 'zzz'" in shell.run("conversation", "rename", "zzz", "new", code=5).stderr
+
+
+def test_a_conversation_is_written_to_a_file(shell: Shell, talk: str) -> None:
+    printed = shell.run("conversation", "export", "last").stdout
+    assert printed.startswith("# About \\x1b\\[31mreturns\n\nBegun ") and "\x1b" not in printed
+    assert f"## {CHAIR}\n\n" in printed and "## Who founded the company?" in printed
+    assert '- [1] returns.md, Returns > Chairs: "A chair can be sent back within 60 days' in printed.replace("\\>", ">")
+    file = shell.workspace.parent / "talk.md"
+    file.write_text("what was there before")
+    said = shell.run("conversation", "export", talk[:6], "--out", str(file))
+    assert said.stdout == "" and said.stderr == f"Wrote {file}\n"
+    told = shell.json("conversation", "export", "last", "-o", str(file))
+    assert told["file"] == str(file) and told["conversation"]["id"] == talk and told["text"] == file.read_text()
+    assert file.read_text().replace("\x1b", "\\x1b").rstrip("\n") == printed.rstrip("\n")
+    assert shell.json("conversation", "export", "last")["file"] is None
+    assert "end the name with .md" in shell.run("conversation", "export", "last", "-o", "talk.docx", code=2).stderr
+    missing = shell.workspace.parent / "nowhere" / "talk.md"
+    assert "there is no folder" in shell.run("conversation", "export", "last", "-o", str(missing), code=2).stderr
+    assert "no conversation 'zzz'" in shell.run("conversation", "export", "zzz", code=5).stderr
+
+
 def test_a_rollup_stands_before_the_turns_it_tells_of(shell: Shell, talk: str) -> None:
     with shell.forge() as forge, forge._parts.catalog.write() as c:
         made = rollup(talk, 1, 2, title="Sending back", text="Chairs 60 days, mattresses 100 nights.", used=2)

@@ -84,6 +84,10 @@ def told(forge: Ragforge, project: str = "p") -> dict[str, object]:
             (t.question, t.answer, t.asked_at, t.summary, t.tags, [names[d] for d in t.documents], bool(t.rolled_into))
             for t in forge.turns(talk.id, project=project)
         ],
+        "cited": [
+            (t.quoted, t.model, [(c.marker, names[c.document], c.name, c.locator, c.quote) for c in t.citations])
+            for t in forge.turns(talk.id, project=project)
+        ],
         "rollups": [(r.title, r.text) for r in forge.rollups(talk.id, project=project)],
         "rules": [t.text for t in forge.project_text_versions(ProjectTextKind.HARD_RULES, project=project)],
         "questions": [
@@ -103,6 +107,11 @@ def test_another_workspace_has_the_same_without_a_model(forge: Ragforge, tmp_pat
         done = imported(other, report.file)
         assert (done.project, done.documents, done.embedded, embedder.calls) == ("p", 7, 0, 0)
         assert told(other) == told(forge)
+        (talk,) = other.conversations(project="p")
+        chunks = {chunk.id for each in other.documents(project="p") for chunk in other.chunks(each.id, project="p")}
+        turns = other.turns(talk.id, project="p")
+        assert {cited.chunk for turn in turns for cited in turn.citations} & chunks, "under the ids they have here"
+        assert {turn.trace_id for turn in turns} == {""}, "the log stays where it is"
         assert faults(other) == []
         again = imported(other, report.file)
         assert (again.documents, again.unchanged, again.conversations) == (0, 7, 0)

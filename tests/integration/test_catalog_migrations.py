@@ -227,6 +227,7 @@ def test_conversations_from_before_come_along(database: Database) -> None:
         assert unit.conversations.get(owner(), "p", "c").cuts == 0
         first, second = unit.conversations.turns(owner(), "p", "c")
         assert (first.answer, first.repeats, second.answer) == ("Thirty days.", True, FORGOTTEN_ANSWER)
+        assert (first.citations, first.trace_id, first.model, first.quoted) == ((), "", "", False)
         assert unit.conversations.unembedded(owner(), "p", "c", "f") == ["t1"]
         unit.conversations.remove_turn(owner(), "p", "t1")
         assert unit.conversations.get(owner(), "p", "c").cuts == 1

@@ -35,16 +35,17 @@ def test_the_public_names() -> None:
     assert methods == {
         "accept_uploads", "access", "acting", "add", "adding", "agent", "agents", "answering", "answering_model",
         "artifact", "artifacts", "ask", "backing_up", "backup", "begin_conversation", "cancel_job", "check", "chunks",
-        "close", "compare_evaluations", "content", "conversation", "conversations", "counters", "create_project",
-        "doctor", "document", "document_kinds", "documents", "embedded", "enable", "enqueue", "evaluating",
-        "evaluation", "evaluations", "explain", "export_artifact", "exporting", "find", "give_feedback", "importing",
-        "importing_questions", "inbox", "job", "jobs", "label", "language_models", "logged", "making", "mark_turn",
-        "measured", "models", "open", "outside", "perform", "places", "project", "project_text",
-        "project_text_versions", "projects", "prompt", "prune_log", "pull_model", "query_log", "question_sets",
-        "questions", "queue", "ready", "rebuilding", "reindexing", "remove_artifacts", "remove_conversation",
-        "remove_project", "remove_turn", "removing", "rename_project", "rendered", "require_embedder", "restoring",
-        "rollups", "search", "spent", "stream", "syncing", "taking_in", "text", "text_estimate", "tuning", "turn_of",
-        "turns", "upload", "usual_strategy", "walls", "watching", "when_ended", "worker", "write_project_text",
+        "close", "compare_evaluations", "content", "conversation", "conversation_markdown", "conversations",
+        "counters", "create_project", "doctor", "document", "document_kinds", "documents", "edit_artifact", "embedded",
+        "enable", "enqueue", "evaluating", "evaluation", "evaluations", "explain", "export_artifact", "exporting",
+        "find", "give_feedback", "importing", "importing_questions", "inbox", "job", "jobs", "label",
+        "language_models", "logged", "making", "mark_turn", "measured", "models", "open", "outside", "perform",
+        "places", "project", "project_text", "project_text_versions", "projects", "prompt", "prune_log", "pull_model",
+        "query_log", "question_sets", "questions", "queue", "ready", "rebuilding", "reindexing", "remove_artifacts",
+        "remove_conversation", "remove_project", "remove_turn", "removing", "rename_conversation", "rename_project",
+        "rendered", "require_embedder", "restoring", "rollups", "search", "spent", "stream", "syncing", "taking_in",
+        "text", "text_estimate", "tuning", "turn_of", "turns", "upload", "usual_strategy", "walls", "watching",
+        "when_ended", "worker", "write_project_text",
     }  # fmt: skip
     with pytest.raises(AttributeError):
         _ = ragforge.Nothing

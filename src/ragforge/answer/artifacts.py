@@ -7,13 +7,15 @@ is open, with what to add. `[n]` is numbered over the whole document, in the ord
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
+from ragforge.answer.citations import check
 from ragforge.answer.clean import LINK_IN_SOURCE, links_in, noted
-from ragforge.answer.outline import HEADING, SOURCES, Outline, Part, fence_after
+from ragforge.answer.outline import HEADING, SOURCES, Outline, Part, differences, fence_after
 from ragforge.answer.stream import clean
+from ragforge.answer.weigh import TermsOf
 from ragforge.domain.answers import Citation
 from ragforge.domain.prompts import PromptParts, Shape, Source
 from ragforge.domain.records import Artifact, ArtifactSection
@@ -24,7 +26,10 @@ MOST_SOURCES = 10
 _TOPIC_WORDS = 16
 _UNPROVED = " (unproved)"
 """After a marker whose passage does not bear the sentence out."""
-_UNDERLINE = re.compile(r"[ ]{0,3}(?:=+|-{2,}|\*{3,}|_{3,})[ \t]*$")
+_MARKED = re.compile(rf"(?<=\]){re.escape(_UNPROVED)}")
+_SHOWN = 100
+"""Characters of what is wrong that are told."""
+_UNDERLINE = re.compile(r"[ ]{0,3}(?:=+|-+|\*{3,}|_{3,})[ \t]*$")
 _SWALLOWING = re.compile(r"^([\s>*+\d.)-]*)<(?=[?!]|(?:script|pre|style|textarea)(?:[\s>]|$))", re.IGNORECASE)
 """HTML that would take in all that follows, other sections too, up to an end that may never come."""
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+")
@@ -141,24 +146,69 @@ class Settled:
     left_out: tuple[str, ...] = ()
     unproved: tuple[str, ...] = ()
     """What its source does not bear out; it stays, marked as such."""
+    uncited: int = 0
+    """Sentences that claim something, cite nothing, and stay: a person wrote them."""
+
+
+def vetted(
+    text: str,
+    heading: str,
+    sources: Sequence[Source],
+    terms_of: TermsOf,
+    numbering: Numbering,
+    links: Collection[str],
+    *,
+    addresses: bool,
+    strict: bool = True,
+    whole: bool = False,
+) -> tuple[Settled, list[str]]:
+    """A section's text that holds nothing harmful, no heading, and no marker but of its sources; and what was wrong.
+
+    `links` are addresses that people wrote; with `addresses` also those of sources may stay.
+    """
+    cleaned = check(text, sources, terms_of, links, addresses=addresses)
+    plain, invented = tamed(cleaned.text, heading)  # only now can nothing become a heading any more
+    checked = check(plain, sources, terms_of, links, addresses=addresses)
+    done = settled(checked.text, checked.citations, sources, numbering, strict=strict, whole=whole)
+    wrong = [f"the heading “{each}” is not in the outline and became plain text" for each in invented]
+    wrong += [f"taken out: {what}" for what in (*cleaned.stripped, *checked.stripped)]
+    removed = (*cleaned.removed, *checked.removed)
+    wrong += [f"the citation {each.marker} was removed: {each.reason}" for each in removed]
+    wrong += [f"left out, as it cites nothing: {_short(what)}" for what in done.left_out]
+    wrong += [f"not proved by its source: {_short(what)}" for what in done.unproved]
+    return replace(done, uncited=checked.uncited if whole else 0), wrong
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN].rstrip()}…"
 
 
 def settled(
-    text: str, citations: Sequence[Citation], sources: Sequence[Source], numbering: Numbering, *, strict: bool = True
+    text: str,
+    citations: Sequence[Citation],
+    sources: Sequence[Source],
+    numbering: Numbering,
+    *,
+    strict: bool = True,
+    whole: bool = False,
 ) -> Settled:
-    """Keep what cites a source, under the document's numbers. Not strict: keep all, as of a quotation."""
+    """Keep what cites a source, under the document's numbers. Not strict: keep all, as of a quotation.
+
+    `whole` keeps what cites nothing, too, and still marks what is not proved: a person wrote it.
+    """
+    drops = strict and not whole
     by_number = {source.number: source for source in sources}
     good = sorted((each for each in citations if each.marker in by_number), key=lambda each: each.start)
     units = _units(text)
     cites = [any(start <= each.start < end for each in good) for start, end in units]
-    kept = _kept([text[start:end] for start, end in units], cites) if strict else [True] * len(units)
+    kept = _kept([text[start:end] for start, end in units], cites) if drops else [True] * len(units)
     pieces: list[str] = []
     numbers: list[int] = []
     unproved: list[str] = []
     left_out: list[str] = []
     for (start, end), keep in zip(units, kept, strict=True):
         inside = [each for each in good if start <= each.start < end] if keep else []
-        stop = (_covered_to(text, start, end, inside[-1].end) if strict and inside else end) if keep else start
+        stop = (_covered_to(text, start, end, inside[-1].end) if drops and inside else end) if keep else start
         left_out.append(" ".join(text[stop:end].split()))
         at = start
         for citation in inside:
@@ -169,10 +219,9 @@ def settled(
             unproved += [f"{' '.join(text[start:stop].split())} ({citation.reason})"] if doubtful else []
             at = citation.end
         pieces.append(text[at:stop] if stop == end else text[at:stop].rstrip() + _line_ends(text[stop:end], keep))
-    whole = re.sub(r"\n{3,}", "\n\n", "".join(pieces)).strip("\n")
-    whole = _LINK_IN_SOURCE.sub("[link in the source]", whole)  # its number is not the document's
+    joined = re.sub(r"\n{3,}", "\n\n", "".join(pieces)).strip("\n")
     return Settled(
-        whole,
+        _LINK_IN_SOURCE.sub("[link in the source]", joined),  # its number is not the document's
         tuple(dict.fromkeys(numbers)),
         tuple(each for each in left_out if each),
         tuple(dict.fromkeys(unproved)),
@@ -238,6 +287,64 @@ def opened(part: Part, reason: str) -> ArtifactSection:
     """A section that nothing could be written for: why, and what would help."""
     text = f"> **Open.** {reason} To fill this section, add {part.ingest}."
     return ArtifactSection(part.heading, part.level, text, open=True, reason=f"{reason} Add {part.ingest}.")
+
+
+# -- by hand
+
+
+def edited(artifact: Artifact, title: str | None, texts: Mapping[int, str], terms_of: TermsOf) -> Artifact:
+    """The document with these texts, by the places of their sections: checked as a model's, but nothing is left out.
+
+    Its numbers and its sources stay, so that no other section changes.
+    """
+    wanted = own_outline(artifact)
+    gone = {*differences(wanted, markdown(artifact))}
+    sections, problems = list(artifact.sections), list(artifact.problems)
+    for place, text in texts.items():
+        section = sections[place]
+        same = (section.text.strip(), section.shown.strip(), *([""] if section.open else []))
+        if text.strip() in same:
+            continue
+        sections[place], told = _rewritten(section, wanted.parts[place], text, artifact.sources, terms_of)
+        about = f"{section.heading}: "
+        problems = [each for each in problems if not each.startswith(about)] + [f"{about}{each}" for each in told]
+    changed = replace(artifact, title=artifact.title if title is None else title, sections=tuple(sections))
+    wrong = differences(wanted, markdown(changed))
+    return replace(changed, problems=(*(each for each in problems if each not in gone), *wrong))
+
+
+def own_outline(artifact: Artifact) -> Outline:
+    """The outline that a document's own sections make, whatever became of the file that they came from."""
+    parts = (
+        Part(each.heading, each.level, "", (), f"a document on {each.heading.lower()}") for each in artifact.sections
+    )
+    return Outline(artifact.kind, artifact.title, tuple(parts))
+
+
+def _rewritten(
+    section: ArtifactSection, part: Part, text: str, sources: Sequence[Source], terms_of: TermsOf
+) -> tuple[ArtifactSection, list[str]]:
+    """A section as a person wrote it, and what was wrong with that. What stood on removed files cannot be cited."""
+    there = [source for source in sources if source.text]
+    numbering = Numbering({(each.document, each.text): each.number for each in there}, list(there))
+    plain = _MARKED.sub("", text)
+    done, wrong = vetted(
+        plain, section.heading, there, terms_of, numbering, links_in([plain]), addresses=True, whole=True
+    )
+    if not done.text.strip():
+        return section if section.open else replace(opened(part, "It was emptied."), read=section.read), wrong
+    cited = (source.document for source in there if source.number in done.sources)
+    return (
+        ArtifactSection(
+            section.heading,
+            section.level,
+            done.text,
+            sources=done.sources,
+            read=tuple(dict.fromkeys((*section.read, *cited))),
+            doubtful=bool(done.unproved or done.uncited),
+        ),
+        wrong,
+    )
 
 
 # -- the whole document

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from ragforge.assemble.english import COMMON, FUNCTION_WORDS, WORD, is_english, singular
@@ -20,11 +20,13 @@ from ragforge.assemble.follow_up import StandAlone, asked_at_end, phrases, stand
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.conversation import Turn
 from ragforge.domain.generation import Message, Role, Sampling, Usage
-from ragforge.domain.prompts import Condensed, Shape
-from ragforge.errors import RagforgeError
+from ragforge.domain.prompts import Condensed, Shape, Shaping
+from ragforge.errors import RagforgeError, UserError
 from ragforge.ports import LanguageModel
 
-INTENTS = ("lookup", "explain", "compare", "list", "procedure", "decide", "write", "code", "chat")
+TASKS = ("lookup", "explain", "compare", "list", "procedure", "decide", "write", "code")
+"""Intents that a model may propose, and a person say."""
+INTENTS = (*TASKS, "chat")
 _HEADERS: dict[str, tuple[str, ...]] = {
     "explain": ("In short", "Explanation"),
     "compare": ("In short", "What they share", "Where they differ"),
@@ -49,8 +51,12 @@ def shaped(question: str, turns: Sequence[Turn] = (), project_memory: str = "") 
         return Shape(question, "chat", reason="it says nothing to look for", casual=True)
     alone = stand_alone(question, turns)
     intent = intent_of(alone.text)
-    headers = _HEADERS.get(intent, ()) if is_english(alone.text) else ()
-    return Shape(alone.text, intent, domain_of(alone.text, project_memory), headers, alone.rewritten, alone.reason)
+    domain = domain_of(alone.text, project_memory)
+    return Shape(alone.text, intent, domain, _headers_of(intent, alone.text), alone.rewritten, alone.reason)
+
+
+def _headers_of(intent: str, question: str) -> tuple[str, ...]:
+    return _HEADERS.get(intent, ()) if is_english(question) else ()
 
 
 _CASUAL_PHRASES = """
@@ -153,6 +159,27 @@ def changes_scope(before: Shape, after: Shape) -> bool:
     return task or (bool(old) and bool(new) and not old & new)
 
 
+# -- by hand
+
+
+def require_known(said: Shaping) -> None:
+    """Raises UserError for an intent that nobody knows."""
+    if said.intent and said.intent not in TASKS:
+        raise UserError(f"no intent is called {said.intent!r}", hint=f"the intents are {', '.join(TASKS)}")
+
+
+def as_said(shape: Shape, said: Shaping) -> Shape:
+    """The shape with what a person says of it. Headings that were proposed for another intent go with that."""
+    if shape.casual:
+        return shape
+    intent, headers = said.intent or shape.intent, shape.headers
+    if said.headers is not None:
+        headers = tuple(filter(None, (" ".join(header.split()) for header in said.headers)))
+    elif intent != shape.intent:
+        headers = _headers_of(intent, shape.standalone)
+    return replace(shape, intent=intent, domain=" ".join(said.domain.split()) or shape.domain, headers=headers)
+
+
 # -- with a model
 
 
@@ -191,10 +218,14 @@ _SHOWN = 1_200
 
 @dataclass(frozen=True, slots=True)
 class Shaper:
-    """Both passes, with a model where there is one. A model that fails costs nothing but its proposal."""
+    """Both passes, with a model where there is one. A model that fails costs nothing but its proposal.
+
+    What a person says of the shape holds after either pass.
+    """
 
     model: LanguageModel | None
     harmless: Harmless
+    said: Shaping = field(default_factory=Shaping)
 
     def __call__(
         self, question: str, turns: Sequence[Turn], project_memory: str, request: str, cancel: Cancel
@@ -202,7 +233,7 @@ class Shaper:
         """Pass 1."""
         rules = shaped(question, turns, project_memory)
         if self.model is None or rules.casual:
-            return rules, Usage()
+            return as_said(rules, self.said), Usage()
         return self._proposed(rules, question, turns, project_memory, None, request, cancel)
 
     def audit(
@@ -218,7 +249,7 @@ class Shaper:
         """Pass 2, after condensing. The wording changes only with the scope: what is told is what was searched for."""
         rules = audited(before, condensed)
         if self.model is None or before.casual or condensed is None:
-            return rules, Usage()
+            return as_said(rules, self.said), Usage()
         after, usage = self._proposed(rules, question, turns, project_memory, condensed, request, cancel)
         if not changes_scope(before, after):
             after = replace(after, standalone=before.standalone, rewritten=before.rewritten, reason=before.reason)
@@ -239,8 +270,9 @@ class Shaper:
         try:
             proposal, usage = self.model.fill(asked, Proposal, _SAMPLING, request, cancel)
         except RagforgeError as error:
-            return replace(rules, reason=f"{rules.reason}; the model could not be asked: {error.message}"), Usage()
-        return checked(proposal, rules, question, turns, self.harmless, condensed), usage
+            shape = replace(rules, reason=f"{rules.reason}; the model could not be asked: {error.message}")
+            return as_said(shape, self.said), Usage()
+        return as_said(checked(proposal, rules, question, turns, self.harmless, condensed), self.said), usage
 
 
 def messages(
@@ -270,7 +302,7 @@ def checked(
 ) -> Shape:
     """A model's proposal as far as it is safe; what is not is taken from the rules."""
     intent = proposal.intent.strip().lower()
-    intent = intent if intent in INTENTS and intent != "chat" else rules.intent
+    intent = intent if intent in TASKS else rules.intent
     told = (harmless(_line(header, _LONGEST_HEADER)) for header in proposal.headers)
     headers = tuple(filter(None, told))[:_MOST_HEADERS]
     domain = harmless(_line(proposal.domain, _LONGEST_DOMAIN)) or rules.domain

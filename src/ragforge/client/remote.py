@@ -27,6 +27,7 @@ from ragforge.client.wire import (
     address_of,
     exporter,
     file_at,
+    findings_in,
     job_at,
     json_bytes,
     labelled,
@@ -43,6 +44,7 @@ from ragforge.client.wire import (
     tuning_fields,
     unless_cancelled,
     unreachable,
+    work_fields,
 )
 from ragforge.domain.access import Clearance
 from ragforge.domain.answers import (
@@ -66,6 +68,7 @@ from ragforge.domain.library import (
     Chunk,
     Document,
     FileResult,
+    Finding,
     Job,
     JobState,
     Labels,
@@ -75,8 +78,10 @@ from ragforge.domain.library import (
     Removal,
     Status,
 )
+from ragforge.domain.models import LanguageModels
 from ragforge.domain.pending import Pending
 from ragforge.domain.plain import decode, encode
+from ragforge.domain.prompts import Shaping
 from ragforge.domain.records import Artifact, LogEntry, ProjectText, ProjectTextKind, Spent
 from ragforge.domain.retrieval import Filters, Retrieved, Tuning
 from ragforge.domain.strategy import Strategy
@@ -104,13 +109,8 @@ _INSTEAD: Mapping[str, tuple[str, ...]] = {
         "syncing",
         "watching",
     ),
-    "rebuilding(), reindexing(), evaluating() and making() ask for work, jobs() tells how far it is": (
-        "enqueue",
-        "perform",
-        "when_ended",
-        "worker",
-    ),
-    "GET /readyz tells which part is missing, GET /metrics what was done": ("counters", "measured", "queue", "ready"),
+    "enqueue() asks for work, job() tells how far it is": ("perform", "when_ended", "worker"),
+    "GET /metrics tells what was done": ("counters", "measured", "queue"),
     "run ragforge check or ragforge doctor there; rebuilding() makes an index anew from here": (
         "check",
         "doctor",
@@ -124,11 +124,10 @@ _INSTEAD: Mapping[str, tuple[str, ...]] = {
         "restoring",
     ),
     "run ragforge keys there": ("access",),
-    "run ragforge models there": ("language_models", "models", "pull_model"),
+    "run ragforge models there": ("models", "pull_model"),
     "leave it to the server, which uses its settings where a call names nothing else": (
         "answering_model",
         "require_embedder",
-        "tuning",
         "usual_strategy",
     ),
     "POST /v1/embeddings gives the vectors": ("embedded",),
@@ -148,6 +147,13 @@ _EVENTS: Mapping[str, type[Any]] = {
     "done": DoneEvent,
 }
 _LAST_WORDS = ("done", "error")
+_ASKED_AT: Mapping[str, str] = {
+    "make": "artifacts",
+    "evaluate": "evaluations",
+    "rebuild": "rebuild",
+    "reindex": "reindex",
+}
+"""Where each kind of long work is asked for."""
 _PAGE = 1_000
 _RESUMED = 20
 """How often a stream is taken up again without an event in between, before it is given up."""
@@ -520,6 +526,7 @@ class RemoteForge:
         body["filters"] = self._filter_fields(how.get("filters"), project)
         body["history"] = [{"question": turn.question, "answer": turn.answer} for turn in how.get("history", ())]
         body["stop"] = list(how.get("stop", ()))
+        body |= encode(how.get("shaping", Shaping()))
         if (tuning := how.get("tuning")) is not None:
             body["k"] = tuning.context_chunks  # for an answer, those passages count that it stands on
         if "stages" in how:
@@ -631,6 +638,14 @@ class RemoteForge:
     def conversation(self, id: str, *, project: str = "default") -> Conversation:
         """One by its id, the beginning of it, or `last`."""
         return self._one(Conversation, "GET", f"{project_at(project)}/conversations/{step(id)}")
+
+    def rename_conversation(self, id: str, title: str, *, project: str = "default") -> Conversation:
+        """Give a conversation another title."""
+        return self._one(Conversation, "PATCH", f"{project_at(project)}/conversations/{step(id)}", {"title": title})
+
+    def conversation_markdown(self, id: str, *, project: str = "default") -> str:
+        """A conversation as a Markdown document: questions, answers, and the sources of each."""
+        return self._answer("GET", f"{project_at(project)}/conversations/{step(id)}/markdown").text
 
     def turns(self, conversation: str, *, project: str = "default") -> list[Turn]:
         """Everything that was asked and answered in a conversation, in its order."""
@@ -761,6 +776,24 @@ class RemoteForge:
         """One by its id, the beginning of it, or `last`."""
         return self._one(Artifact, "GET", f"{project_at(project)}/artifacts/{step(id)}")
 
+    def edit_artifact(
+        self,
+        id: str,
+        *,
+        project: str = "default",
+        title: str | None = None,
+        texts: Mapping[int, str] | None = None,
+        was: Mapping[int, str] | None = None,
+    ) -> Artifact:
+        """Change its title, or texts of its sections by their places from 0; they are checked as a model's are.
+
+        `was` is what you saw there: if it is not that any more, it is a conflict, and nothing is changed.
+        """
+        seen = was or {}
+        sections = [{"number": place, "text": text, "was": seen.get(place)} for place, text in (texts or {}).items()]
+        body = {"title": title, "sections": sections}
+        return self._one(Artifact, "PATCH", f"{project_at(project)}/artifacts/{step(id)}", body)
+
     def export_artifact(self, artifact: Artifact, file: str | os.PathLike[str]) -> None:
         """Write it to a file; the ending of its name says whether as Markdown or for Word."""
         exporter(self.rendered)(artifact, Path(file))
@@ -890,7 +923,34 @@ class RemoteForge:
         job = self._one(Job, "POST", f"{project_at(project)}/reindex", body)
         yield from self._following(job, cancel or Cancel())
 
+    # -- how the server is
+
+    def language_models(self) -> LanguageModels:
+        """The models that can write answers: what they cost and read, and what is missing. None of them is called.
+
+        Where services are is for the owner alone.
+        """
+        return self._one(LanguageModels, "GET", "/v1/language-models")
+
+    def tuning(self) -> Tuning:
+        """How passages are found unless a question says otherwise."""
+        return self._one(Tuning, "GET", "/v1/tuning")
+
+    def ready(self) -> list[Finding]:
+        """Whether the parts that serving takes are there, and its workers."""
+        with self._reached():
+            return findings_in(self._http.get("/readyz"))
+
     # -- jobs
+
+    def enqueue(self, kind: str, payload: Mapping[str, Any], *, project: str = "default", key: str = "") -> Job:
+        """Ask for long work: make, evaluate, rebuild or reindex. The same `key` again gives the same job."""
+        if kind not in _ASKED_AT:
+            hint = f"it takes {', '.join(_ASKED_AT)}; upload() sends files"
+            raise UserError(f"a server takes no job of the kind {kind!r}", hint=hint)
+        headers = {"Idempotency-Key": key} if key else {}
+        where = f"{project_at(project)}/{_ASKED_AT[kind]}"
+        return decode(Job, self._call("POST", where, work_fields(payload), headers=headers))
 
     def jobs(self, *, project: str | None = None, limit: int | None = None, after: Cursor | None = None) -> list[Job]:
         return self._all(Job, "/v1/jobs", {} if project is None else {"project": project}, limit, after)

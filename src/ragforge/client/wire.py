@@ -16,7 +16,7 @@ import httpx
 
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.evaluation import Question
-from ragforge.domain.library import Labels
+from ragforge.domain.library import Finding, Labels
 from ragforge.domain.plain import encode
 from ragforge.domain.records import Artifact
 from ragforge.domain.retrieval import Tuning
@@ -84,7 +84,8 @@ LONGEST_SECONDS = 120.0
 """That long work waits when its key must. Who has used up a day is told."""
 _REQUEST = re.compile(r"[A-Za-z0-9._-]{8,64}")
 _RENDERED = (".md", ".docx")
-_TUNED = tuple(each.name for each in fields(Tuning) if each.name != "context_chunks")
+_FOLLOWS = "context_chunks"
+_TUNED = tuple(each.name for each in fields(Tuning) if each.name != _FOLLOWS)
 """What the server takes of a tuning; the rest follows from it."""
 
 
@@ -158,6 +159,14 @@ def tuning_fields(tuning: Tuning | None) -> dict[str, Any]:
     return {} if tuning is None else {name: getattr(tuning, name) for name in _TUNED}
 
 
+def work_fields(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """What `Ragforge.enqueue` takes, as the routes take it."""
+    asked = {name: value for name, value in payload.items() if name != _FOLLOWS}
+    if asked.get("strategy"):
+        asked["strategy"] = split_fields(Strategy(**asked["strategy"]))
+    return asked
+
+
 def question_fields(question: Question, named: Callable[[str], str]) -> dict[str, Any]:
     """As a line of a file of questions; `named` tells what its documents are called there."""
     grades = {named(name): grade for name, grade in question.documents.items()}
@@ -172,7 +181,7 @@ def question_fields(question: Question, named: Callable[[str], str]) -> dict[str
     }
 
 
-def exporter(rendered: Callable[[Artifact, str], bytes]) -> Export:
+def exporter(rendered: Callable[[Artifact, str], bytes]) -> Export[Artifact]:
     """Writes files as `Ragforge` does, of bytes that come from the server."""
     from ragforge.flows.make import Export
 
@@ -256,6 +265,16 @@ def require_ok(response: httpx.Response) -> None:
             "hint": "is it a ragforge server?",
         }
     raise raised_there(error, response.headers.get("Retry-After"))
+
+
+def findings_in(response: httpx.Response) -> list[Finding]:
+    """What a server tells of its parts, whether it can work or not."""
+    try:
+        parts = response.json()["parts"].items()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        require_ok(response)
+        raise StoreError("the server does not tell whether it can work", hint="is it a ragforge server?") from None
+    return [Finding(name, part["ok"], part["why"]) for name, part in parts]
 
 
 def raised_there(error: Mapping[str, Any], retry_after: str | None = None) -> RagforgeError:

@@ -7,30 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
+from ragforge.domain.citations import Citation as Citation
 from ragforge.domain.conversation import Conflict, MemoryVerdict
-from ragforge.domain.documents import Locator
 from ragforge.domain.generation import Estimate, Usage
 from ragforge.domain.prompts import Condensed, InjectedFile, Shape, Source, SuperPrompt
 from ragforge.domain.retrieval import Degraded, Passage, Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Citation:
-    """A marker in the answer, and the words of the passage that bear it out."""
-
-    marker: int
-    chunk: str
-    document: str
-    name: str
-    locator: Locator
-    quote: str
-    start: int
-    end: int
-    """Where the marker stands in the answer's text."""
-    proved: bool
-    """Whether the sentence's words, numbers and names are in the passage."""
-    reason: str = ""
-    """What is missing there, if it is not proved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +108,16 @@ class Abstention:
 Result: TypeAlias = Answer | Abstention
 
 
+def by_model(result: Result) -> bool:
+    """Whether its text may have words of a model's own."""
+    return not result.quoted if isinstance(result, Answer) else result.why is WhyNot.MODEL_SAYS
+
+
 def read_for(result: Result) -> tuple[str, ...]:
     """The documents of which words may be in its text, those it cites first: all that a model read, or the quoted."""
     cited = [citation.document for citation in result.citations] if isinstance(result, Answer) else []
-    by_model = not result.quoted if isinstance(result, Answer) else result.why is WhyNot.MODEL_SAYS
-    return tuple(dict.fromkeys([*cited, *(source.document for source in result.account.sources if by_model)]))
+    read = [source.document for source in result.account.sources] if by_model(result) else []
+    return tuple(dict.fromkeys([*cited, *read]))
 
 
 @dataclass(frozen=True, slots=True)

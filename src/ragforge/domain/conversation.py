@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from ragforge.domain.citations import Citation
+
 if TYPE_CHECKING:
     from ragforge.domain.tokens import Vector
 
 FORGOTTEN_ANSWER = "This answer was removed: it used something that is no longer in the project."
 """What stays of an answer when a document it may hold words of is removed."""
+LONGEST_TITLE = 1_000
+"""Characters that a conversation's title has at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,14 @@ class Turn:
     mode: str = ""
     rolled_into: str = ""
     """The rollup that stands for it now."""
+    citations: tuple[Citation, ...] = ()
+    """What its answer cites; they go with the answer."""
+    trace_id: str = ""
+    """Its entry in the query log, by which it can be judged; empty: it has none."""
+    model: str = ""
+    """Who wrote the answer; empty: no model."""
+    quoted: bool = False
+    """The answer is sentences of the documents as they stand."""
 
 
 @dataclass(frozen=True, slots=True)

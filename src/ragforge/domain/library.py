@@ -215,6 +215,14 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnProgress:
+    """How far one of several has come that are worked on together: a file by its path, a job by its id."""
+
+    of: str
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
 class AddReport:
     """What became of all files of one `add`."""
 

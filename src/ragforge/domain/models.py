@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ragforge.domain.generation import ModelCard
+from ragforge.domain.generation import ModelCard
+
+_ADDRESS = re.compile(r"\bhttps?://\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +56,8 @@ class LanguageModels:
     ollama_url: str
     ollama_models: int | None
     """How many it has; None if it does not answer."""
+
+    def placeless(self) -> LanguageModels:
+        """The same for those who are not to know where services are."""
+        told = (replace(each, problem=_ADDRESS.sub("its address", each.problem)) for each in self.models)
+        return replace(self, models=tuple(told), ollama_url="")

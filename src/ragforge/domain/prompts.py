@@ -46,6 +46,16 @@ class Shape:
     """Says nothing to look for, such as thanks; retrieval is skipped."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shaping:
+    """A2 by hand: what a person says of the shape, which no proposal changes. What is left out is as proposed."""
+
+    intent: str = ""
+    domain: str = ""
+    headers: tuple[str, ...] | None = None
+    """None: as proposed; empty: none."""
+
+
 class Injection(StrEnum):
     """How a named file is in the prompt."""
 

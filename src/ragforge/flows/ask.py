@@ -28,7 +28,7 @@ from ragforge.assemble.assemble import Templates, assemble
 from ragforge.assemble.condense import condense
 from ragforge.assemble.estimate import cost, estimate, prompt_tokens
 from ragforge.assemble.inject import Named, Outcome, injected, named_files
-from ragforge.assemble.shape import Shaper, changes_scope
+from ragforge.assemble.shape import Shaper, changes_scope, require_known
 from ragforge.domain.access import Scope
 from ragforge.domain.answers import (
     Abstention,
@@ -52,7 +52,7 @@ from ragforge.domain.documents import Locator
 from ragforge.domain.generation import Message, Sampling, Usage
 from ragforge.domain.library import Document, Project, Status
 from ragforge.domain.pending import Pending, at_once
-from ragforge.domain.prompts import Condensed, InjectedFile, Injection, PromptParts, Shape, Source, SuperPrompt
+from ragforge.domain.prompts import Condensed, InjectedFile, Injection, PromptParts, Shape, Shaping, Source, SuperPrompt
 from ragforge.domain.records import ProjectTextKind
 from ragforge.domain.retrieval import Degraded, Filters, Passage, Retrieved, Trace, Tuning, Verdict
 from ragforge.domain.tokens import estimated_tokens
@@ -132,6 +132,8 @@ class Asking:
     profile: str = ""
     output: str = ""
     """What the answer should look like, in words."""
+    shaping: Shaping = field(default_factory=Shaping)
+    """What a person says of the shape; the rest is proposed."""
     prompted: Prompted | None = None
     """The prompt to send, as it is, with the passages that were found for it."""
     timeout_seconds: float = 180.0
@@ -224,6 +226,7 @@ class Ask:
             raise UserError("the question is empty", hint="ask something, such as: how long can I return a chair?")
         if unknown := asking.stages.difference(STAGES):
             raise UserError(f"no stage is called {min(unknown)!r}", hint=f"the stages are {', '.join(STAGES)}")
+        require_known(asking.shaping)
         if not FEWEST <= asking.recent_turns <= MOST:
             raise UserError(
                 f"{asking.recent_turns} recent turns are too few or too many",
@@ -476,7 +479,7 @@ class _Run:
     def _shape(self) -> None:
         """A2, first pass: what is asked, understandable without the conversation."""
         model = self.cheap if "shape" in self._asking.stages else None
-        shaper = Shaper(model, _harmless)
+        shaper = Shaper(model, _harmless, self._asking.shaping)
         turns = self._turns if "shape" in self._asking.stages else ()
         self.shape, _ = shaper(self._asking.question, turns, self._project_memory, self.request, self.in_time)
         self._took("shape")
@@ -646,7 +649,7 @@ class _Run:
         found = self._found
         if found is None or found.condensed is None or "shape" not in self._asking.stages:
             return
-        after, _ = Shaper(self.cheap, _harmless).audit(
+        after, _ = Shaper(self.cheap, _harmless, self._asking.shaping).audit(
             self.shape, found.condensed, self._asking.question, self._turns, self._project_memory, self.request,
             self.in_time,
         )  # fmt: skip

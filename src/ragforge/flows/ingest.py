@@ -13,9 +13,10 @@ import errno
 import os
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from ragforge.domain.library import (
     KnownSource,
     Labels,
     Outcome,
+    OwnProgress,
     Progress,
     Project,
     Publication,
@@ -40,7 +42,7 @@ from ragforge.domain.tokens import Matrix, Passage
 from ragforge.errors import Outdated, cannot_write
 from ragforge.failpoints import failpoint
 from ragforge.ingest.accept import Accepted, accept
-from ragforge.ingest.embed import embed_missing, passages
+from ragforge.ingest.embed import embed_all, passages, without_vectors
 from ragforge.ingest.jail.prechecks import precheck
 from ragforge.ingest.parse import registry
 from ragforge.ingest.split import split
@@ -53,6 +55,8 @@ _READ_AHEAD = 16
 _READ_AHEAD_BYTES = 4_000_000
 _FLUSH_SECONDS = 2.0
 _SAVE_SECONDS = 5.0
+_STAGES = ("reading", "embedding")
+"""Of one file, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +126,10 @@ class Ingest:
         found = list(find_files(paths, self.workspace))
         yield from (_failed(f.path, f.failure) for f in found if isinstance(f, Unreadable))
         files = list({f.path: f for f in found if isinstance(f, Found)}.values())
-        yield from self.take_in(scope, slug, files, labels, cancel, retry=retry)
+        with closing(self.take_in(scope, slug, files, labels, cancel, retry=retry)) as events:
+            for event in events:
+                if not isinstance(event, OwnProgress):  # nobody waits for one file alone
+                    yield event
 
     def take_in(
         self,
@@ -134,14 +141,16 @@ class Ingest:
         *,
         retry: bool = False,
         jobs: Sequence[Job] = (),
-    ) -> Iterator[FileResult | Progress]:
-        """The same for files that are found already, each once.
+    ) -> Generator[FileResult | Progress | OwnProgress, None, None]:
+        """The same for files that are found already, each once. For `jobs` it also tells how far each file is.
 
-        Whoever does it for `jobs` and holds them no longer comes too late: then nothing is published.
+        Whoever does it for these and holds them no longer comes too late: then nothing is published.
         """
         run = _Run(self, scope, slug, labels, cancel, retry=retry, jobs=jobs)
         run.total = len(files)
         yield from run.settle(files)
+        for file in run.changed:
+            yield from run.step(file.shown, "reading", 0, 1)
         yield run.progress("reading")
         try:
             for item in run.read_ahead(run.changed):
@@ -235,6 +244,8 @@ class _Run:
         self._known: Mapping[str, KnownSource] = {}
         self._counting = threading.Lock()
         self._outdated = False
+        self._told: dict[str, tuple[int, float]] = {}
+        """How far each file is: its stage, and the part of that."""
         self.changed: list[Found] = []
         with ingest.catalog.read() as c:
             self._project = c.projects.get(scope, slug)
@@ -251,6 +262,13 @@ class _Run:
     def progress(self, stage: str) -> Progress:
         seconds = time.monotonic() - self._began
         return Progress(stage, self.done, self.total, self._chunks, self._embedded, seconds)
+
+    def step(self, path: str, stage: str, done: int, total: int) -> Iterator[OwnProgress]:
+        """How far one file is, for the job that brings it. It never goes back, also where a file is split anew."""
+        at = (_STAGES.index(stage), done / total)
+        if self._jobs and (path not in self._told or at > self._told[path]):
+            self._told[path] = at
+            yield OwnProgress(path, Progress(stage, done, total, seconds=time.monotonic() - self._began))
 
     def settle(self, files: Sequence[Found]) -> Iterator[FileResult]:
         """Results of the files that are as they were when they were last read; the others are `changed`."""
@@ -355,12 +373,13 @@ class _Run:
 
     # -- publishing
 
-    def take(self, item: Prepared | FileResult) -> Iterator[FileResult | Progress]:
+    def take(self, item: Prepared | FileResult) -> Iterator[FileResult | Progress | OwnProgress]:
         """Add a file to the batch; publish the batch when it is full or has waited long enough."""
         if isinstance(item, FileResult):
             self.done += 1
             yield item
             return
+        yield from self.step(item.read.path, "reading", 1, 1)
         limits = self._ingest.batching
         if len(item.publication.hashes) >= limits.leaves:  # the small ones before it need not wait for a large one
             yield from self.flush()
@@ -372,7 +391,7 @@ class _Run:
         if leaves >= limits.leaves or len(self._batch) >= limits.files or waited > _FLUSH_SECONDS:
             yield from self.flush()
 
-    def flush(self) -> Iterator[FileResult | Progress]:
+    def flush(self) -> Iterator[FileResult | Progress | OwnProgress]:
         """Embed what is missing, then make the whole batch live in one transaction."""
         batch, self._batch = self._batch, []
         if not batch:
@@ -415,16 +434,21 @@ class _Run:
             kept.append(prepared)
         return kept
 
-    def _publish(self, batch: Sequence[Prepared]) -> Generator[Progress, None, list[Published]]:
+    def _publish(self, batch: Sequence[Prepared]) -> Generator[Progress | OwnProgress, None, list[Published]]:
         ingest, scope, project, card = self._ingest, self._scope, self._project, self._embedder.card
         wanted = {text_hash: passage for prepared in batch for text_hash, passage in prepared.passages.items()}
         unsaved: list[tuple[list[bytes], Matrix]] = []
         saved = time.monotonic()
         try:
             yield self.progress("embedding")
-            for vectors in embed_missing(ingest.catalog, scope, project.id, self._embedder, wanted, self._cancel):
+            missing = without_vectors(ingest.catalog, scope, project.id, self._embedder, wanted)
+            shares = _Shares(batch if self._jobs else (), missing)
+            yield from self._steps(shares)
+            for vectors in embed_all(self._embedder, missing, self._cancel):
                 unsaved.append(vectors)
                 self._embedded += len(vectors[0])
+                shares.count(vectors[0])
+                yield from self._steps(shares)
                 yield self.progress("embedding")
                 if time.monotonic() - saved > _SAVE_SECONDS:  # so that a kill loses little of a slow model's work
                     self._save(unsaved)
@@ -442,6 +466,10 @@ class _Run:
         except BaseException:
             self._save(unsaved)  # perhaps paid for: the next try need not embed them again
             raise
+
+    def _steps(self, shares: _Shares) -> Iterator[OwnProgress]:
+        for path, done, total in shares.now():
+            yield from self.step(path, "embedding", done, total)
 
     def _save(self, batches: Sequence[tuple[list[bytes], Matrix]]) -> None:
         if not batches:
@@ -470,6 +498,29 @@ class _Run:
         for blob in blobs:
             if blob:
                 self._ingest.blobs.remove(blob)
+
+
+class _Shares:
+    """How many of its own leaves have their vectors, of each file of a batch."""
+
+    def __init__(self, batch: Sequence[Prepared], missing: Collection[bytes]) -> None:
+        self._leaves = {each.read.path: len(each.publication.hashes) for each in batch if each.publication.hashes}
+        self._left: Counter[str] = Counter()
+        self._files: dict[bytes, list[str]] = {}
+        for each in batch:
+            for text_hash in filter(missing.__contains__, each.publication.hashes):
+                self._left[each.read.path] += 1
+                self._files.setdefault(text_hash, []).append(each.read.path)
+
+    def count(self, embedded: Iterable[bytes]) -> None:
+        """Each of these once."""
+        for text_hash in embedded:
+            self._left.subtract(self._files.get(text_hash, ()))
+
+    def now(self) -> Iterator[tuple[str, int, int]]:
+        """Each file, how many of its leaves have theirs, and how many it has."""
+        for path, leaves in self._leaves.items():
+            yield path, leaves - self._left[path], leaves
 
 
 def _noting_language(parsed: Parsed, embedder: Embedder) -> Parsed:

@@ -17,7 +17,7 @@ from uuid import uuid4
 from ragforge.answer.clean import links_in
 from ragforge.answer.stream import clean
 from ragforge.domain.access import OWNER, Scope
-from ragforge.domain.answers import Abstention, Answer, Result, WhyNot, read_for
+from ragforge.domain.answers import Abstention, Answer, Result, WhyNot, by_model, read_for
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.conversation import FORGOTTEN_ANSWER, Remembered, Stored, Turn
 from ragforge.domain.generation import Usage
@@ -124,6 +124,7 @@ class Keep:
         assert result is not None, "a question that came to nothing is no turn"
         past = self._past(kept)
         turn = _with_earlier(turn_of(result, self._clock()), kept, past)
+        turn = turn if self._log else replace(turn, trace_id="")
         cancel = Cancel(_EMBED_SECONDS)
         vectors = self._vectors(project, [text_of(turn)], cancel)
         late = self._vectors(project, [each.text for each in past.unembedded], cancel) if vectors else []
@@ -247,6 +248,10 @@ def turn_of(result: Result, now: datetime) -> Turn:
         abstained=isinstance(result, Abstention),
         tokens=estimated_tokens(f"{account.question}\n{result.text}"),
         documents=read_for(result),
+        citations=result.citations if isinstance(result, Answer) else (),
+        trace_id=account.trace_id,
+        model=account.model if by_model(result) else "",
+        quoted=isinstance(result, Answer) and result.quoted,
     )
     return replace(turn, summary=summary_of(turn, WORDS), tags=tags_of(turn, WORDS))
 

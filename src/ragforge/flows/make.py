@@ -23,7 +23,7 @@ from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
 from ragforge.answer.abstain import PASSAGES
@@ -35,11 +35,9 @@ from ragforge.answer.artifacts import (
     opened,
     passages_of,
     prompt_parts,
-    settled,
-    tamed,
     topic,
+    vetted,
 )
-from ragforge.answer.citations import check
 from ragforge.answer.clean import asks_for_address, links_in
 from ragforge.answer.outline import Outline, Part, differences
 from ragforge.answer.quotations import Sought, bullets, chosen, focused, forms_in, telling, words_of
@@ -61,7 +59,8 @@ from ragforge.flows.search import Asked, Search
 from ragforge.ports import Catalog, Clock, LanguageModel
 from ragforge.retrieve.words import terms_of
 
-_SHOWN = 100
+T = TypeVar("T")
+
 _LONGEST_BRIEF = 20_000
 _SENTENCES = 12
 """Quoted in one section, at most."""
@@ -173,7 +172,7 @@ class Make:
         search: Search,
         project: Callable[[Scope, str], Project],
         templates: Callable[[], Templates],
-        export: Export,
+        export: Export[Artifact],
         clock: Clock,
         may_spend: Callable[[Scope, Usage], None],
         *,
@@ -486,20 +485,13 @@ class _Run:
     ) -> Settled:
         """A text that holds nothing harmful, no heading, and no marker but of sources, under the document's numbers."""
         links, asked = self._own_links(part), asks_for_address(" ".join((part.heading, part.says, *part.questions)))
-        cleaned = check(text, sources, terms_of, links, addresses=asked)  # else a document could plant them
-        plain, invented = tamed(cleaned.text, part.heading)  # only now can nothing become a heading any more
-        checked = check(plain, sources, terms_of, links, addresses=asked)
-        done = settled(checked.text, checked.citations, sources, self.numbering, strict=strict)
-        for heading in invented:
-            problems.add(f"the heading “{heading}” is not in the outline and became plain text")
-        for what in (*cleaned.stripped, *checked.stripped):
-            problems.add(f"taken out: {what}")
-        for removed in (*cleaned.removed, *checked.removed):
-            problems.add(f"the citation {removed.marker} was removed: {removed.reason}")
-        for what in done.left_out:
-            problems.add(f"left out, as it cites nothing: {_short(what)}")
-        for what in done.unproved:
-            problems.add(f"not proved by its source: {_short(what)}")
+        done, wrong = vetted(
+            text, part.heading, sources, terms_of, self.numbering, links,
+            addresses=asked,  # else a document could plant them
+            strict=strict,
+        )  # fmt: skip
+        for each in wrong:
+            problems.add(each)
         return done
 
     def _own_links(self, part: Part) -> frozenset[str]:
@@ -583,10 +575,6 @@ def _sources(found: Retrieved) -> list[Source]:
     return [source_of_block(0, block) for block in found.context]
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN].rstrip()}…"
-
-
 def _require_fitting(request: MakeRequest) -> None:
     agent, kind = request.agent, request.outline.kind
     if agent is not None and agent.output != kind:
@@ -605,10 +593,10 @@ def _require_fitting(request: MakeRequest) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
-    """A made document as a file; the ending of its name says which kind."""
+class Export(Generic[T]):
+    """Something as a file, such as a made document; the ending of its name says which kind."""
 
-    writers: Mapping[str, Callable[[Artifact], bytes]]
+    writers: Mapping[str, Callable[[T], bytes]]
     """By ending: `.md`, `.docx`."""
 
     def require(self, file: Path) -> None:
@@ -621,10 +609,10 @@ class Export:
         if os.path.isdir(file):
             raise UserError(f"{file} is a folder", hint="name a file in it")
 
-    def __call__(self, artifact: Artifact, file: Path) -> None:
+    def __call__(self, what: T, file: Path) -> None:
         """Write it whole or not at all."""
         self.require(file)
-        data = self.writers[file.suffix.lower()](artifact)
+        data = self.writers[file.suffix.lower()](what)
         beside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
         try:
             try:

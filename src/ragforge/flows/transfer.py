@@ -423,7 +423,7 @@ def _talk(c: Unit, scope: Scope, project: Project, line: Mapping[str, Any], own:
     }
     numbers: dict[int, int] = {}
     for turn in _record(list[Turn], line.get("turns")):
-        moved = replace(turn, id=own(turn.id), conversation=here, rolled_into="")
+        moved = replace(turn, id=own(turn.id), conversation=here, rolled_into="", trace_id="")
         vector = vectors.get(moved.id)
         added = c.conversations.add(scope, project.id, moved, project.embedder_fingerprint, vector)
         numbers[turn.number] = added.number

@@ -47,13 +47,27 @@ def embed_missing(
     wanted: Mapping[bytes, Passage],
     cancel: Cancel,
 ) -> Iterator[tuple[list[bytes], Matrix]]:
-    """Vectors of the passages that have none yet, a batch at a time, longest first so that batches pad little.
+    """Vectors of the passages that have none yet, a batch at a time."""
+    yield from embed_all(embedder, without_vectors(catalog, scope, project, embedder, wanted), cancel)
+
+
+def without_vectors(
+    catalog: Catalog, scope: Scope, project: str, embedder: Embedder, wanted: Mapping[bytes, Passage]
+) -> dict[bytes, Passage]:
+    """Those of the passages that have no vector yet."""
+    with catalog.read() as c:
+        known = c.embeddings.known(scope, project, embedder.card.fingerprint, wanted.keys())
+    return {text_hash: passage for text_hash, passage in wanted.items() if text_hash not in known}
+
+
+def embed_all(
+    embedder: Embedder, wanted: Mapping[bytes, Passage], cancel: Cancel
+) -> Iterator[tuple[list[bytes], Matrix]]:
+    """Vectors of all of these, a batch at a time, longest first so that batches pad little.
 
     Batches grow while they are quick, so that a service is called seldom and a slow model gives signs of life.
     """
-    with catalog.read() as c:
-        known = c.embeddings.known(scope, project, embedder.card.fingerprint, wanted.keys())
-    missing = sorted(wanted.keys() - known, key=lambda h: -len(wanted[h].text))
+    missing = sorted(wanted, key=lambda h: -len(wanted[h].text))
     start, size = 0, _FIRST_BATCH
     while hashes := missing[start : start + size]:
         began = time.monotonic()

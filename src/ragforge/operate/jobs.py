@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 from ragforge.domain.access import Scope
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.library import FOREGROUND, Job, Progress
+from ragforge.domain.library import FOREGROUND, Job, OwnProgress, Progress
 from ragforge.errors import Busy, DiskFull, Outdated, ProviderError, RagforgeError, StoreError
 from ragforge.ports import Catalog
 
@@ -118,8 +118,7 @@ class JobRunner:
                         event = next(events)
                     except StopIteration as end:
                         return end.value
-                    if isinstance(event, Progress):
-                        heart.progress = event
+                    heart.hear(event)
                     yield event
             finally:
                 if isinstance(events, Generator):  # its caller went away: the work ends before the job does
@@ -153,13 +152,21 @@ class _Heart:
     """Beats while the work goes on, however long one step takes. Sets `cancel` when a job was taken away."""
 
     def __init__(self, catalog: Catalog, scope: Scope, jobs: Sequence[Job], cancel: Cancel) -> None:
-        self.progress: Progress | None = None
+        self._common: Progress | None = None
+        self._own: dict[str, Progress] = {}
         self._catalog = catalog
         self._scope = scope
         self._jobs = jobs
         self._cancel = cancel
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="ragforge-job", daemon=True)
+
+    def hear(self, event: object) -> None:
+        """What the next beat tells: of each job how far it is, or how far all of them are."""
+        if isinstance(event, Progress):
+            self._common = event
+        elif isinstance(event, OwnProgress):
+            self._own[event.of] = event.progress
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -169,15 +176,21 @@ class _Heart:
         self._ended.set()
         self._thread.join()
 
+    def _progress(self) -> list[Progress | None]:
+        return [self._own.get(job.id, self._common) for job in self._jobs]
+
     def _beat(self) -> None:
-        told, beaten = self.progress, time.monotonic()
+        told, beaten = self._progress(), time.monotonic()
         while not self._ended.wait(_BEAT_SECONDS):
-            progress = self.progress
-            if progress is told and time.monotonic() - beaten < _LEASE_SECONDS / 24 and not self._is_unwanted():
+            progress = self._progress()
+            if progress == told and time.monotonic() - beaten < _LEASE_SECONDS / 24 and not self._is_unwanted():
                 continue
             try:
                 with self._catalog.write() as c:
-                    held = [c.jobs.heartbeat(self._scope, job, _LEASE_SECONDS, progress) for job in self._jobs]
+                    held = [
+                        c.jobs.heartbeat(self._scope, job, _LEASE_SECONDS, at)
+                        for job, at in zip(self._jobs, progress, strict=True)
+                    ]
             except StoreError:  # the work itself will meet it, or it passes
                 continue
             told, beaten = progress, time.monotonic()

@@ -1,4 +1,4 @@
-"""Turns, rollups, log entries and artifacts as tests make them: complete, and short to write."""
+"""Turns, citations, rollups, log entries and artifacts as tests make them: complete, and short to write."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from decimal import Decimal
 from itertools import count
 from typing import Any
 
+from ragforge.domain.citations import Citation
 from ragforge.domain.conversation import Rollup, Turn
 from ragforge.domain.documents import Locator
 from ragforge.domain.prompts import Source
@@ -23,6 +24,11 @@ _numbers = count(1)
 def turn(conversation: str, question: str = "How long?", **facts: Any) -> Turn:
     """A turn that is not stored yet, so without a number."""
     return replace(Turn(f"turn-{next(_numbers)}", conversation, 0, question, "Thirty days.", NOON), **facts)
+
+
+def citation(document: str, quote: str = "Thirty days.", **facts: Any) -> Citation:
+    where = Locator(("Part", "Ärger"), page=3, page_end=4, start=1.5, end=2.0, speaker="Ada")
+    return replace(Citation(1, "c1", document, "a.md", where, quote, 12, 15, True), **facts)
 
 
 def rollup(conversation: str, first: int, last: int, **facts: Any) -> Rollup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -14,6 +15,7 @@ from ragforge.answer.artifacts import (
     MOST_SOURCES,
     Numbering,
     Settled,
+    edited,
     escaped,
     markdown,
     opened,
@@ -177,7 +179,7 @@ def test_a_name_means_nothing_but_itself() -> None:
 
 LINES = (
     *("# Goals", "## Prices", "text [1]", "- item [2]", "```", "~~~", "===", "---", "", "| a | b |", "|---|---|"),
-    *("  # x", "> # quoted", "1. one [1]", "    # code", "#", "Overview\n===", "**b**:", "\t# tab", "````x"),
+    *("  # x", "> # quoted", "1. one [1]", "    # code", "#", "Overview\n===", "**b**:", "\t# tab", "````x", "-", "="),
 )
 MARKDOWN = st.lists(st.sampled_from(LINES), max_size=12).map("\n".join)
 
@@ -236,3 +238,90 @@ def test_settling_keeps_every_citation_and_adds_none() -> None:
     from hypothesis import settings
 
     settings(max_examples=count(40, 2_000), deadline=None)(holds)()
+
+
+# -- by hand
+
+
+def headings_of(artifact: Artifact) -> list[str]:
+    """As a reader of Markdown sees them."""
+    top = MarkdownIt("commonmark").parse(markdown(artifact))
+    return [top[at + 1].content for at, token in enumerate(top) if token.type == "heading_open" and not token.level]
+
+
+def with_sources(*texts: str) -> Artifact:
+    """A document whose sources hold known words; the first section cites the first of them."""
+    sources = tuple(source(number, WORDS, name=f"{number}.md") for number in (1, 2))
+    first = ArtifactSection("Overview", 1, texts[0], sources=(1,), read=("d1",))
+    second = ArtifactSection("Goals", 2, texts[1])
+    told = ("Overview: left out: x", "Goals: taken out: y", "embedder: none")
+    return replace(made(texts), sections=(first, second), sources=sources, problems=told)
+
+
+def test_a_person_may_say_what_cites_nothing() -> None:
+    before = with_sources("text [1]", "item")
+    after = edited(before, "Better", {0: "Mine alone and nobody else’s.\n\nKnown item [2] and text [1]."}, terms_of)
+    section = after.sections[0]
+    assert section.text == "Mine alone and nobody else’s.\n\nKnown item [2] and text [1]."
+    assert (section.sources, section.read, section.open, section.doubtful) == ((2, 1), ("d1", "d2"), False, True)
+    assert after.problems == ("Goals: taken out: y", "embedder: none"), "what spoke of the old text is gone"
+    assert (after.title, after.sections[1], after.sources, after.made_at, after.id) == (
+        "Better", before.sections[1], before.sources, before.made_at, before.id,
+    )  # fmt: skip
+
+
+def test_what_a_person_writes_is_checked_as_a_models_text_is() -> None:
+    text = "# Prices\n\n<b>Elephants</b> fly [1]. ![x](http://evil.example/i) See http://mine.example/a and item [7]."
+    section, *_ = (after := edited(with_sources("text [1]", "y"), None, {0: text}, terms_of)).sections
+    assert section.text == (
+        "**Prices**:\n\nElephants fly [1] (unproved). [image removed] See http://mine.example/a and item."
+    )
+    assert section.doubtful and section.sources == (1,)
+    told = "\n".join(after.problems)
+    for problem in ("heading “Prices” is not in", "taken out: image", "taken out: HTML b", "citation [7] was removed"):
+        assert f"Overview: {problem}" in told or f"Overview: the {problem}" in told, told
+    assert "Overview: not proved by its source: Elephants fly" in told
+    again = edited(after, None, {0: section.text + "\n\nAnd more [2]."}, terms_of)
+    assert again.sections[0].text.count("(unproved)") == 2, "the mark is set anew, not twice"
+    mended = edited(again, None, {0: section.text.replace("Elephants fly", "Known text")}, terms_of)
+    assert "(unproved)" not in mended.sections[0].text
+
+
+def test_a_section_is_filled_and_emptied() -> None:
+    before = with_sources("text [1]", "")
+    before = replace(before, sections=(before.sections[0], replace(opened(PART, "Nothing."), read=("d9",))))
+    filled = edited(before, None, {1: "item [2]"}, terms_of)
+    assert (filled.sections[1].open, filled.sections[1].reason, filled.sections[1].sources) == (False, "", (2,))
+    assert "sections open" not in markdown(filled)
+    for nothing in ("", " \n\t\n", "<b></b>", "===\n"):
+        emptied = edited(filled, None, {1: nothing}, terms_of).sections[1]
+        assert emptied.open and emptied.reason == "It was emptied. Add a document on goals."
+        assert (emptied.sources, emptied.read, emptied.doubtful) == ((), ("d9", "d2"), False)
+    for same in (before.sections[1].text, f"{before.sections[1].shown}\n", "", " \n"):
+        assert edited(before, None, {1: same}, terms_of) == before
+
+
+def test_what_stood_on_a_removed_file_cannot_be_cited() -> None:
+    before = with_sources("text [1]", "y")
+    gone = replace(before, sources=(before.sources[0], replace(before.sources[1], text="", name="(removed)")))
+    after = edited(gone, None, {1: "item [2], text [1]"}, terms_of)
+    assert (after.sections[1].text, after.sections[1].sources) == ("item, text [1]", (1,))
+    assert any("[2]" in problem for problem in after.problems)
+
+
+def test_whatever_a_person_writes_the_headings_are_those_of_before() -> None:
+    @given(st.lists(MARKDOWN | st.text(max_size=80), min_size=2, max_size=2))
+    def holds(texts: list[str]) -> None:
+        before = with_sources("text [1]", "item")
+        after = edited(before, None, dict(enumerate(texts)), terms_of)
+        assert headings_of(after) == headings_of(before) == ["Overview", "Goals", "Sources"]
+        assert differences(SHAPE, markdown(after)) == []
+        for section in after.sections:
+            cited = check(section.text, after.sources, terms_of)
+            assert set(section.sources) >= {each.marker for each in cited.citations} and not cited.removed
+            assert section.open is (not section.sources and "> **Open.**" in section.text)
+        assert edited(after, None, {}, terms_of) == after
+
+    from hypothesis import settings
+
+    settings(max_examples=count(60, 5_000), deadline=None)(holds)()

@@ -25,7 +25,7 @@ from ragforge.flows.ask import Asking, Kept
 from ragforge.flows.grounds import SENTINEL
 from ragforge.flows.keep import Keep
 from ragforge.remember.words import text_of
-from ragforge.testing.model_server import NORMAL, ModelServer
+from ragforge.testing.model_server import FORBIDDEN, NORMAL, ModelServer
 from ragforge.testing.records import entry, turn
 from tests.forge import WatchedEmbedder, open_forge, places_of
 from tests.served import add_files, open_served
@@ -110,6 +110,18 @@ def test_a_sentence_that_cites_nothing_goes_with_every_file_of_its_prompt(
     assert answers(forge, thread) == [FORGOTTEN_ANSWER] and places(forge) == []
 
 
+def test_what_an_answer_cites_goes_with_it(forge: Ragforge, server: ModelServer, thread: str) -> None:
+    """The words are in no answer and in no question, only in a quote."""
+    server.reply = citing("returns.md", "The files tell which code it is [].")
+    result = ask(forge, thread, "What is the code?", filters=only(forge, "returns.md"))
+    assert isinstance(result, Answer) and CANARY not in result.text
+    (said,) = forge.turns(thread, project="p")
+    assert said.citations == result.citations and CANARY in said.citations[0].quote
+    remove(forge, "returns.md")
+    (said,) = forge.turns(thread, project="p")
+    assert (said.answer, said.citations) == (FORGOTTEN_ANSWER, ()) and places(forge) == []
+
+
 def test_what_a_model_says_instead_of_an_answer_goes_too(forge: Ragforge, server: ModelServer, thread: str) -> None:
     server.reply = f"{SENTINEL}: they only say that the code is {CANARY}."
     result = ask(forge, thread, CHAIR)
@@ -167,6 +179,54 @@ def test_an_answer_that_stands_on_its_own_files_outlives_the_others(
     remove(forge, "returns.md")
     first, second, third = answers(forge, thread)
     assert first == FORGOTTEN_ANSWER and "100 nights" in second and third == quoted.text and places(forge) == []
+
+
+# -- what it cites, and who wrote it
+
+
+def test_a_turn_keeps_what_it_cites_and_who_wrote_it(swift_path: Path, server: ModelServer) -> None:
+    with open_served(swift_path / "ws", server) as forge:
+        add_files(forge, swift_path / "docs", FILES)
+        thread = forge.begin_conversation("talk", project="p").id
+        server.reply = citing("returns.md", "A chair: 60 days []. The files tell which code it is [].")
+        results = [ask(forge, thread, CHAIR), ask(forge, thread, CHAIR, model=OFFLINE)]
+        server.reply = f"{SENTINEL}: they only speak of chairs."
+        results.append(ask(forge, thread, MATTRESS))
+        before = forge.turns(thread, project="p")
+        assert forge.turn_of(results[0]).citations == before[0].citations
+    with open_served(swift_path / "ws", server) as again:
+        turns = again.turns(thread, project="p")
+        assert turns == before, "also in a workspace that is opened anew"
+        assert [each.trace_id for each in turns] == [each.account.trace_id for each in results]
+        assert again.give_feedback(turns[0].trace_id, True, project="p").entry.feedback == "good"
+    written, quoted, none = results
+    assert isinstance(written, Answer) and isinstance(quoted, Answer) and isinstance(none, Abstention)
+    assert [each.citations for each in turns] == [written.citations, quoted.citations, ()]
+    assert len(written.citations) == 2 and quoted.citations
+    for each, result in zip(turns[:2], (written, quoted), strict=True):
+        assert all(each.answer[cited.start : cited.end] == f"[{cited.marker}]" for cited in result.citations)
+    assert [(each.model, each.quoted) for each in turns] == [
+        ("openai-compatible:stub", False),
+        ("", True),
+        ("openai-compatible:stub", False),
+    ]
+
+
+def test_no_model_is_named_that_wrote_nothing(forge: Ragforge, server: ModelServer, thread: str) -> None:
+    server.always = FORBIDDEN
+    ask(forge, thread, CHAIR)
+    ask(forge, thread, CHAIR, filters=Filters(tags=("none",)))
+    quoted, nothing = forge.turns(thread, project="p")
+    assert quoted.quoted and quoted.citations and nothing.abstained and quoted.model == nothing.model == ""
+
+
+def test_a_turn_without_an_entry_in_the_log_names_none(swift_path: Path, server: ModelServer) -> None:
+    with open_served(swift_path / "ws", server, ask__log=False) as forge:
+        add_files(forge, swift_path / "docs", FILES)
+        thread = forge.begin_conversation("talk", project="p").id
+        result = ask(forge, thread, CHAIR, model=OFFLINE)
+        (said,) = forge.turns(thread, project="p")
+        assert said.trace_id == "" and said.citations and forge.turn_of(result).trace_id == result.account.trace_id
 
 
 # -- what is done afterwards

@@ -27,10 +27,11 @@ from ragforge.domain.documents import Locator
 from ragforge.domain.generation import Usage
 from ragforge.domain.prompts import InjectedFile, Injection, Shape, Source
 from ragforge.domain.retrieval import Stage, Verdict
-from ragforge.interfaces.cli.answers import price, show, source_lines, spent, title
+from ragforge.interfaces.cli.answers import show, source_lines, title
 from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.fields.answers import event_fields
 from ragforge.interfaces.records import json_text
+from ragforge.interfaces.words import price, spent
 
 TEXT = "# Returns\n\n## Chairs\n\nSixty days.\n"
 

@@ -21,20 +21,11 @@ from ragforge.errors import UserError
 from ragforge.interfaces.cli import progress
 from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.cli.files import Tally, ending, labels_of
-from ragforge.interfaces.cli.output import (
-    Column,
-    ago,
-    count,
-    cut,
-    duration,
-    plain,
-    plain_text,
-    table,
-    wrapped,
-)
+from ragforge.interfaces.cli.output import Column, cut, plain, plain_text, table, wrapped
 from ragforge.interfaces.cli.progress import Pace
 from ragforge.interfaces.cli.projects import strategy_of
 from ragforge.interfaces.records import json_text
+from ragforge.interfaces.words import ago, count, duration
 
 ANYTHING = st.text(st.characters(), max_size=60)
 

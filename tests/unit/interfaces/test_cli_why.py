@@ -31,9 +31,10 @@ from ragforge.domain.prompts import (
     SuperPrompt,
 )
 from ragforge.domain.retrieval import Degraded, Stage, Verdict
-from ragforge.interfaces.cli.why import evidence_text, print_why
+from ragforge.interfaces.cli.why import print_why
 from ragforge.interfaces.fields.explained import CUT, PROMPT, fates, why_fields
 from ragforge.interfaces.records import json_text
+from ragforge.interfaces.words import evidence_text
 
 SHAPE = Shape("How long can a chair be returned?", "lookup", reason="it opens the conversation")
 FOUND = "found by words"

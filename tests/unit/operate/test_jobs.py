@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from ragforge import Ragforge
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.library import FOREGROUND, Job, JobState, Progress
+from ragforge.domain.library import FOREGROUND, Job, JobState, OwnProgress, Progress
 from ragforge.errors import ProviderError
 from ragforge.operate import jobs
 from ragforge.operate.jobs import JobRunner
+from ragforge.ports import Unit
 from tests.forge import open_forge
 
 
@@ -64,6 +66,43 @@ def test_others_see_how_far_it_is_and_that_it_lives(forge: Ragforge) -> None:
         assert c.jobs.reap(forge._scope) == 0, "its worker lives"
     assert only(forge).progress == Progress("reading", 1, 2)
     assert len(list(seen)) == 1 and only(forge).state is JobState.DONE
+
+
+def test_each_of_several_jobs_tells_how_far_it_is(forge: Ragforge, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog, project, writes = forge._parts.catalog, forge.project("p").id, 0
+    with catalog.write() as c:
+        waiting = [c.jobs.enqueue(forge._scope, project, "test", {}) for _ in range(3)]
+        held = [c.jobs.claim(forge._scope, "me", ["test"], 5.0, job.id) for job in waiting]
+    claimed = [job for job in held if job is not None]
+    write, began = catalog.write, time.monotonic()
+
+    def counted() -> AbstractContextManager[Unit]:
+        nonlocal writes
+        writes += 1
+        return write()
+
+    def at() -> list[Progress | None]:
+        return [forge.job(job.id).progress for job in claimed]
+
+    def work() -> Generator[object, None, list[object]]:
+        common, own = Progress("reading", 1, 3), [Progress("embedding", done, 9) for done in (2, 7)]
+        yield common
+        yield OwnProgress(claimed[0].id, own[0])
+        yield OwnProgress(claimed[2].id, own[1])
+        deadline = time.monotonic() + 5
+        while at() != [own[0], common, own[1]]:
+            assert time.monotonic() < deadline, at()
+            time.sleep(0.01)
+        for done in range(2, 9):
+            yield OwnProgress(claimed[0].id, Progress("embedding", done, 9))
+        time.sleep(0.1)
+        assert at() == [Progress("embedding", 8, 9), common, own[1]]
+        return [1, 2, 3]
+
+    monkeypatch.setattr(catalog, "write", counted)
+    list(JobRunner(catalog).carry(forge._scope, claimed, work(), Cancel()))
+    assert writes <= 2 + (time.monotonic() - began) / 0.02, "one for each beat, however many jobs tell something"
+    assert [forge.job(job.id).result for job in claimed] == [1, 2, 3]
 
 
 def test_a_cancelled_job_stops_the_work(forge: Ragforge) -> None:

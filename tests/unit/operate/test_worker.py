@@ -18,8 +18,8 @@ import pytest
 from ragforge import Ragforge
 from ragforge.build import utc_now
 from ragforge.domain.access import Clearance, Role
-from ragforge.domain.cancel import Cancelled
-from ragforge.domain.library import Job, JobState, Labels, Outcome
+from ragforge.domain.cancel import Cancel, Cancelled
+from ragforge.domain.library import Job, JobState, Labels, Outcome, OwnProgress, Progress
 from ragforge.errors import Conflict, DiskFull, IndexLost, NotAllowed, NotFound, ProviderError
 from ragforge.operate import access, jobs
 from ragforge.operate import worker as operate_worker
@@ -114,6 +114,53 @@ def test_identical_uploads_at_once_are_one_document_embedded_once(forge: Ragforg
     (document,) = forge.documents(project="p")
     assert len(embedder.texts) == document.chunks
     assert faults(forge) == []
+
+
+def test_each_of_those_taken_in_together_tells_how_far_its_own_file_is(
+    forge: Ragforge, embedder: WatchedEmbedder
+) -> None:
+    texts = {"a.md": prose(1), "large.md": prose(2, 600), "copy.md": prose(1), "b.md": prose(3), "empty.md": ""}
+    waiting = [sent(forge, name, text) for name, text in texts.items()]
+    runner = JobRunner(forge._parts.catalog)
+    first = runner.claim(access.owner(), "me", ["upload"])
+    assert first is not None
+    claimed = [first, *forge._alike(first)]
+    assert [job.id for job in claimed] == [job.id for job in waiting]
+    told: dict[str, list[Progress]] = {job.id: [] for job in claimed}
+    for event in forge.perform(claimed, Cancel()):
+        if isinstance(event, OwnProgress):
+            told[event.of].append(event.progress)
+    steps = {job.payload["name"]: told[job.id] for job in claimed}
+    for seen in steps.values():
+        places = [(each.stage == "embedding", each.done / (each.total or 1)) for each in seen]
+        assert places == sorted(set(places)) and places[:2] == [(False, 0.0), (False, 1.0)]
+    leaves = {document.name: document.chunks for document in forge.documents(project="p")}
+    for name in ("a.md", "large.md", "b.md"):
+        assert {each.total for each in steps[name][2:]} == {leaves[name]}, "its own leaves, and not those of the others"
+        assert steps[name][2].done == 0 and steps[name][-1].done == leaves[name]
+    assert leaves["large.md"] > 10 * leaves["a.md"] and len(steps["large.md"]) > len(steps["a.md"])
+    assert [each.stage for each in steps["copy.md"]] == [each.stage for each in steps["empty.md"]] == ["reading"] * 2
+    assert {job.state for job in ended(forge, *waiting)} == {JobState.DONE}
+
+
+def test_others_see_the_large_file_go_on_while_the_small_one_waits(forge: Ragforge, embedder: WatchedEmbedder) -> None:
+    embedder.before = lambda: time.sleep(0.05)
+    small, large = sent(forge, "small.md", prose(1)), sent(forge, "large.md", prose(2, 600))
+    seen: dict[str, list[Progress]] = {small.id: [], large.id: []}
+    with working(forge, 1):
+        found = [small, large]
+        while not all(job.ended for job in found):
+            found = [forge.job(id) for id in seen]
+            for job in found:
+                if job.progress is not None and job.progress not in seen[job.id]:
+                    seen[job.id].append(job.progress)
+            time.sleep(0.005)
+    totals = {id: {each.total for each in told if each.stage == "embedding"} for id, told in seen.items()}
+    assert len(totals[large.id]) == 1 and totals[large.id].isdisjoint(totals[small.id])
+    for told in seen.values():
+        places = [(each.stage == "embedding", each.done / (each.total or 1)) for each in told]
+        assert places == sorted(places)
+    assert len(seen[large.id]) > 2
 
 
 def test_many_small_ones_are_taken_in_together(forge: Ragforge, embedder: WatchedEmbedder) -> None:

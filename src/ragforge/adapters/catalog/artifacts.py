@@ -13,7 +13,15 @@ from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.tombstones import bury
-from ragforge.adapters.catalog.unit import Session, batches, cleared, milliseconds, moment, storable
+from ragforge.adapters.catalog.unit import (
+    Session,
+    batches,
+    cleared,
+    milliseconds,
+    moment,
+    storable,
+    stored_locator,
+)
 from ragforge.domain.access import Scope
 from ragforge.domain.archives import Kind
 from ragforge.domain.documents import Locator
@@ -177,12 +185,11 @@ def _section(stored: dict[str, Any]) -> ArtifactSection:
 
 
 def _source(stored: dict[str, Any]) -> Source:
-    where = stored["locator"]
     return Source(
         **stored
         | {
             "chunks": tuple(stored["chunks"]),
-            "locator": Locator(**where | {"path": tuple(where["path"])}),
+            "locator": stored_locator(stored["locator"]),
             "spans": tuple((chunk, start, end) for chunk, start, end in stored["spans"]),
         }
     )

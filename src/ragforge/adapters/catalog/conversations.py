@@ -12,7 +12,7 @@ import json
 import secrets
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,9 +21,18 @@ from sqlalchemy import Row
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.evaluations import as_typed
 from ragforge.adapters.catalog.tombstones import bury
-from ragforge.adapters.catalog.unit import Session, batches, cleared, milliseconds, moment, storable
+from ragforge.adapters.catalog.unit import (
+    Session,
+    batches,
+    cleared,
+    milliseconds,
+    moment,
+    storable,
+    stored_locator,
+)
 from ragforge.domain.access import Scope
 from ragforge.domain.archives import Kind
+from ragforge.domain.citations import Citation
 from ragforge.domain.conversation import FORGOTTEN_ANSWER, Conversation, Rollup, Turn
 from ragforge.errors import NotFound, Outdated, UserError
 
@@ -63,6 +72,13 @@ class SqlConversations:
         found = self._session.execute(newest_first).all()
         return [_conversation(row, project, len(self._withheld(scope, row.ord))) for row in found]
 
+    def rename(self, scope: Scope, project: str, conversation: str, title: str) -> Conversation:
+        """Give it another title; its place among the others stays."""
+        key = self._locked(scope, project, conversation)
+        renamed = sa.update(t.conversations).where(t.conversations.c.ord == key).values(title=storable(title))
+        self._session.execute(renamed)
+        return self.get(scope, project, conversation)
+
     def remove(self, scope: Scope, project: str, conversation: str) -> None:
         """Remove it with its turns, rollups and vectors; the log keeps the questions, but not where they were asked."""
         remove_conversation(self._session, self._locked(scope, project, conversation), conversation)
@@ -80,7 +96,8 @@ class SqlConversations:
         session, row = self._session, self._session.project(scope, project)
         key = self._locked(scope, project, turn.conversation)
         is_cut = cuts is not None and cuts != self._cuts(scope, key)
-        gone = set(turn.documents) - session.still_there(row.ord, turn.documents)
+        held = dict.fromkeys((*turn.documents, *(each.document for each in turn.citations)))
+        gone = set(held) - session.still_there(row.ord, held)
         forgotten = bool(gone) or (is_cut and turn.repeats)
         next_number = (
             sa.update(t.conversations)
@@ -94,7 +111,7 @@ class SqlConversations:
         lost = _FORGOTTEN if forgotten else {"standalone": ""} if is_cut else {}
         session.insert(t.turns, [facts | lost])
         if not forgotten:
-            _rests_on(session, turn_key, turn.documents)
+            _rests_on(session, turn_key, held)
             if vector is not None:
                 self._put_vector(key, turn.id, fingerprint, vector)
         (added,) = self._turns(key, t.turns.c.ord == turn_key)
@@ -321,7 +338,7 @@ class SqlConversations:
         for row in self._session.execute(found):
             turn = _turn(row, documents[row.ord])
             if row.ord in withheld:
-                turn = replace(turn, answer=FORGOTTEN_ANSWER, standalone="", summary="", tags=(), documents=())
+                turn = _without_answer(turn)
                 told_on = True
             turns.append(replace(turn, standalone="") if told_on else turn)  # rewritten with words of what was said
         return turns
@@ -382,7 +399,12 @@ def forget_in_turns(session: Session, project: int, documents: Sequence[str]) ->
     return forgotten
 
 
-_FORGOTTEN = {"answer": FORGOTTEN_ANSWER, "standalone": "", "summary": "", "tags": "[]"}
+_FORGOTTEN = {"answer": FORGOTTEN_ANSWER, "standalone": "", "summary": "", "tags": "[]", "citations": "[]"}
+
+
+def _without_answer(turn: Turn) -> Turn:
+    """As it would be if its documents were gone."""
+    return replace(turn, answer=FORGOTTEN_ANSWER, standalone="", summary="", tags=(), citations=(), documents=())
 
 
 def _forgotten(turn: int) -> sa.Select[Any]:
@@ -446,7 +468,7 @@ def _drop_vectors(session: Session, ids: Iterable[str]) -> None:
         session.execute(sa.delete(t.memory_vectors).where(t.memory_vectors.c.item.in_(batch)))
 
 
-def _list_text(items: Sequence[str]) -> str:
+def _list_text(items: Sequence[object]) -> str:
     return storable(json.dumps(list(items), ensure_ascii=False))
 
 
@@ -471,6 +493,10 @@ def _turn_row(turn: Turn) -> dict[str, Any]:
         "probe": storable(turn.probe),
         "mode": turn.mode,
         "repeats": turn.repeats,
+        "citations": _list_text([asdict(each) for each in turn.citations]),
+        "trace_id": storable(turn.trace_id),
+        "model": storable(turn.model),
+        "quoted": turn.quoted,
     }
 
 
@@ -494,7 +520,15 @@ def _turn(row: Row[Any], documents: Sequence[str]) -> Turn:
         probe=row.probe,
         mode=row.mode,
         rolled_into=row.rolled_into or "",
+        citations=tuple(_citation(each) for each in json.loads(row.citations)),
+        trace_id=row.trace_id,
+        model=row.model,
+        quoted=row.quoted,
     )
+
+
+def _citation(stored: dict[str, Any]) -> Citation:
+    return Citation(**stored | {"locator": stored_locator(stored["locator"])})
 
 
 def _rollup_row(rollup: Rollup) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     true,
 )
 
@@ -394,6 +395,10 @@ turns = Table(
     Column("mode", Text, nullable=False),
     _points_to("rollups", "rollup"),
     Column("repeats", Boolean, nullable=False, server_default=true()),  # earlier turns
+    Column("citations", Text, nullable=False, server_default="[]"),
+    Column("trace_id", Text, nullable=False, server_default=""),  # the id of its entry in the query log
+    Column("model", Text, nullable=False, server_default=""),
+    Column("quoted", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("conversation", "number"),
 )
 

@@ -64,6 +64,11 @@ def locator(row: Row[Any]) -> Locator:
     return Locator(tuple(json.loads(row.path)), row.page, row.page_end, row.time_start, row.time_end, row.speaker)
 
 
+def stored_locator(fields: Mapping[str, Any]) -> Locator:
+    """One that is kept as JSON."""
+    return Locator(**{**fields, "path": tuple(fields["path"])})
+
+
 def cleared(scope: Scope) -> sa.ColumnElement[bool]:
     """Documents the scope may know of."""
     return t.documents.c.confidentiality <= int(scope.clearance)

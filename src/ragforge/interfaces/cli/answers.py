@@ -7,31 +7,19 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
-from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import typer
 
 from ragforge.domain.answers import Abstention, Answer, Citation, DoneEvent, Event, Result, RetrievalEvent, TokenEvent
 from ragforge.domain.documents import Locator
-from ragforge.domain.generation import Usage
 from ragforge.errors import NotFound
 from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.cli.names import names_of
-from ragforge.interfaces.cli.output import (
-    count,
-    cut,
-    duration,
-    one_line,
-    paint,
-    plain,
-    plain_text,
-    print_data,
-    print_json,
-    say,
-)
+from ragforge.interfaces.cli.output import cut, one_line, paint, plain, plain_text, print_data, print_json, say
 from ragforge.interfaces.cli.passages import columns, files_of, warn
 from ragforge.interfaces.fields.answers import event_fields
+from ragforge.interfaces.words import count, spent
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge
@@ -40,7 +28,6 @@ Cite = Annotated[
     Literal["place", "page", "time", "chunk"],
     typer.Option("--cite", help="How sources are written: where they stand, by page, by time, or by chunk"),
 ]
-_LEAST_PRICE = Decimal("0.0001")
 
 
 class Waiting:
@@ -214,18 +201,3 @@ def _doubts(answer: Answer) -> Iterator[str]:
         yield f"taken out of the answer: {stripped}"
     if answer.uncited:
         yield f"{count(answer.uncited, 'sentence cites', 'sentences cite')} no source"
-
-
-def spent(usage: Usage) -> str:
-    """`1,204 tokens read, 56 written in 2 calls, $0.0012, 2.1 s`."""
-    tokens = f"{count(usage.input_tokens, 'token')} read, {usage.output_tokens:,} written"
-    return f"{tokens} in {count(usage.calls, 'call')}, {price(usage.cost)}, {duration(usage.seconds)}"
-
-
-def price(cost: Decimal | None) -> str:
-    """In US dollars, as far as it is known."""
-    if cost is None:
-        return "price unknown"
-    if not cost:
-        return "free"
-    return f"${cost:.4f}" if cost >= _LEAST_PRICE else f"less than ${_LEAST_PRICE}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragforge.domain.prompts import Shaping
 from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.cli.search import Files, MaxConfidentiality, Since, Tags, Types, Until, filters_of
 from ragforge.interfaces.cli.tuning import Tune, tuning_options
@@ -74,7 +75,20 @@ _OTHERS: dict[str, Any] = {
         list[str] | None, typer.Option("--stop", metavar="TEXT", help="Where the model stops; may be repeated")
     ],
 }
-_OPTIONS = {**_PLAIN, **_OTHERS, **_FILTERS}
+_SHAPE: dict[str, Any] = {
+    "intent": Annotated[
+        str | None,
+        typer.Option("--intent", metavar="NAME", help="What is wanted, such as compare or code [default: as asked]"),
+    ],
+    "domain": Annotated[
+        str | None, typer.Option("--domain", metavar="TEXT", help="The field of the question [default: as asked]")
+    ],
+    "header": Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="TEXT", help="A heading of the answer; may be repeated; '' for none"),
+    ],
+}
+_OPTIONS = {**_PLAIN, **_SHAPE, **_OTHERS, **_FILTERS}
 
 
 def asking_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -114,6 +128,9 @@ def _asked(common: Common, forge: Ragforge, tune: Tune, given: dict[str, Any]) -
         "tuning": replace(tuning, context_chunks=tuning.k),  # for an answer, those passages count that it stands on
         "agent": agent,
         "lock": bool(given["lock"]),
+        "shaping": Shaping(
+            given["intent"] or "", given["domain"] or "", tuple(given["header"]) if given["header"] else None
+        ),
         "stop": tuple(given["stop"] or ()),
     }
     if given["stages"] is not None:

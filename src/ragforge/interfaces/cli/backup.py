@@ -14,9 +14,10 @@ from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.library import Progress
 from ragforge.domain.sizes import size_text
 from ragforge.interfaces.cli.common import Common, command, path_of
-from ragforge.interfaces.cli.output import count, one_line, plain, print_json
+from ragforge.interfaces.cli.output import one_line, plain, print_json
 from ragforge.interfaces.cli.progress import meter
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
+from ragforge.interfaces.words import count
 
 File = Annotated[Path, typer.Argument(metavar="FILE", parser=path_of, help="The archive, a ZIP file")]
 Report = TypeVar("Report", BackupReport, RestoreReport, ExportReport, ImportedProject)

@@ -15,7 +15,7 @@ from ragforge.domain.cancel import Cancelled
 from ragforge.domain.conversation import Turn
 from ragforge.domain.generation import Usage
 from ragforge.errors import RagforgeError, UserError
-from ragforge.interfaces.cli.answers import Cite, names_in, nearest_lines, show, show_rest, source_lines, spent
+from ragforge.interfaces.cli.answers import Cite, names_in, nearest_lines, show, show_rest, source_lines
 from ragforge.interfaces.cli.ask import Ephemeral
 from ragforge.interfaces.cli.asking import Asked, asking_options
 from ragforge.interfaces.cli.common import Common, command
@@ -23,7 +23,6 @@ from ragforge.interfaces.cli.documents import find
 from ragforge.interfaces.cli.names import names_of
 from ragforge.interfaces.cli.output import (
     Column,
-    count,
     cut,
     one_line,
     plain,
@@ -41,6 +40,7 @@ from ragforge.interfaces.cli.why import print_why
 from ragforge.interfaces.fields.answers import answer_fields, citation_fields, prompt_fields, usage_fields
 from ragforge.interfaces.fields.explained import why_fields
 from ragforge.interfaces.fields.passages import passage_fields
+from ragforge.interfaces.words import count, spent
 
 if TYPE_CHECKING:
     from ragforge.app import AskOptions, Ragforge

@@ -1,26 +1,27 @@
-"""`conversation …`: what was said, what is remembered of it, and how to forget it."""
+"""`conversation …`: what was said, what is remembered of it, how to write it to a file, and how to forget it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragforge.errors import NotFound
-from ragforge.interfaces.cli.common import Common, command
+from ragforge.interfaces.cli.common import Common, command, path_of
 from ragforge.interfaces.cli.documents import DryRun, Yes, confirm
 from ragforge.interfaces.cli.output import (
     Column,
-    ago,
-    count,
     one_line,
     paint,
+    plain,
     plain_text,
     print_data,
     print_json,
     print_table,
 )
+from ragforge.interfaces.words import ago, count
 
 if TYPE_CHECKING:
     from ragforge.domain.conversation import Conversation, Rollup, Turn
@@ -31,9 +32,11 @@ Name = Annotated[str, typer.Argument(metavar="ID", help="Id of a conversation, i
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Conversations: list, show and remove them.", no_args_is_help=True)
+    group = typer.Typer(help="Conversations: list, show, rename, export and remove them.", no_args_is_help=True)
     command(group, "ls")(list_conversations)
     command(group, "show")(show)
+    command(group, "rename")(rename)
+    command(group, "export")(export)
     command(group, "rm")(remove)
     app.add_typer(group, name="conversation")
 
@@ -103,6 +106,46 @@ def _print_turn(turn: Turn) -> None:
         print_data(paint(f"   searched as: {one_line(turn.standalone)}", "dim"))
     for line in plain_text(turn.answer).strip().splitlines():
         print_data(f"   {line}".rstrip())
+
+
+def rename(
+    common: Common, id: Name, title: Annotated[str, typer.Argument(metavar="TITLE", help="The new title")]
+) -> None:
+    """Give a conversation another title."""
+    with common.open() as forge:
+        project = common.project_in(forge)
+        renamed = forge.rename_conversation(forge.conversation(id, project=project).id, title, project=project)
+    if common.json:
+        print_json({"conversation": renamed})
+    else:
+        common.say(f"{renamed.id[:_ID_LENGTH]} is now called “{one_line(renamed.title)}”")
+
+
+def export(
+    common: Common,
+    id: Name,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", metavar="FILE", parser=path_of, help="Write it to this .md file instead of printing it"
+        ),
+    ] = None,
+) -> None:
+    """Print a conversation as Markdown, or write it to a file: questions, answers, and the sources of each."""
+    from ragforge.flows.make import Export
+
+    with common.open() as forge:
+        project = common.project_in(forge)
+        found = forge.conversation(id, project=project)
+        text = forge.conversation_markdown(found.id, project=project)
+    if out is not None:
+        Export({".md": str.encode})(text, out)
+    if common.json:
+        print_json({"conversation": found, "text": text, "file": str(out) if out else None})
+    elif out is None:
+        print_data(plain_text(text).rstrip("\n"))
+    else:
+        common.say(f"Wrote {plain(str(out))}")
 
 
 def remove(

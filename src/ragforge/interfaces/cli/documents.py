@@ -19,8 +19,6 @@ from ragforge.interfaces.cli.files import Secrecy, SourceType, Tags, clearance, 
 from ragforge.interfaces.cli.names import fitted, is_like, is_pattern, names_of
 from ragforge.interfaces.cli.output import (
     Column,
-    ago,
-    count,
     cut,
     one_line,
     paint,
@@ -33,6 +31,7 @@ from ragforge.interfaces.cli.output import (
     width_of_terminal,
     wrapped,
 )
+from ragforge.interfaces.words import ago, count
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge

@@ -27,7 +27,8 @@ from ragforge.evaluate.summary import (
     why_not,
     why_unnamed,
 )
-from ragforge.interfaces.cli.output import Column, ago, one_line, paint, plain, print_data, print_table
+from ragforge.interfaces.cli.output import Column, one_line, paint, plain, print_data, print_table
+from ragforge.interfaces.words import ago
 
 ID_LENGTH = 8
 _SETTINGS_SHOWN = ("k", "fusion", "alpha", "embedder", "model")

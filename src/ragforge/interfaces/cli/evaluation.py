@@ -14,21 +14,11 @@ from ragforge.domain.library import FileResult, Outcome, Progress
 from ragforge.errors import UserError
 from ragforge.interfaces.cli.common import Common, command, path_of
 from ragforge.interfaces.cli.files import SOME_FAILED
-from ragforge.interfaces.cli.output import (
-    Column,
-    ago,
-    count,
-    one_line,
-    paint,
-    plain,
-    print_data,
-    print_json,
-    print_table,
-    say,
-)
+from ragforge.interfaces.cli.output import Column, one_line, paint, plain, print_data, print_json, print_table, say
 from ragforge.interfaces.cli.progress import meter
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
 from ragforge.interfaces.cli.tuning import Tune, tuning_options
+from ragforge.interfaces.words import ago, count
 
 if TYPE_CHECKING:
     from ragforge.domain.evaluation import Comparison, ImportReport, Run, RunDetails

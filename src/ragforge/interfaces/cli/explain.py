@@ -15,7 +15,6 @@ from ragforge.errors import UserError
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.output import (
     Column,
-    count,
     one_line,
     paint,
     plain,
@@ -41,7 +40,6 @@ from ragforge.interfaces.cli.tuning import Tune, tuning_options
 from ragforge.interfaces.cli.why import (
     INDENT,
     LEAST_TITLE,
-    evidence_text,
     print_fact,
     print_files,
     print_memory,
@@ -56,6 +54,7 @@ from ragforge.interfaces.cli.why import (
 )
 from ragforge.interfaces.explaining import explain_all
 from ragforge.interfaces.fields.explained import ExplainedSearch, explanation_fields, read_sources
+from ragforge.interfaces.words import count, evidence_text
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge

@@ -19,9 +19,10 @@ from ragforge.domain.documents import Reason
 from ragforge.domain.library import FileResult, Labels, Outcome, Progress
 from ragforge.errors import NotFound, UserError
 from ragforge.interfaces.cli.common import Common, command, path_of
-from ragforge.interfaces.cli.output import count, duration, one_line, paint, plain, print_data, print_json, say
+from ragforge.interfaces.cli.output import one_line, paint, plain, print_data, print_json, say
 from ragforge.interfaces.cli.progress import Meter, meter
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
+from ragforge.interfaces.words import count, duration
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge

@@ -10,17 +10,8 @@ import typer
 from ragforge.domain.library import ENDED, Job, JobState, Outcome
 from ragforge.errors import NotFound, UserError
 from ragforge.interfaces.cli.common import Common, command
-from ragforge.interfaces.cli.output import (
-    Column,
-    ago,
-    count,
-    one_line,
-    paint,
-    plain,
-    print_data,
-    print_json,
-    print_table,
-)
+from ragforge.interfaces.cli.output import Column, one_line, paint, plain, print_data, print_json, print_table
+from ragforge.interfaces.words import ago, count
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge

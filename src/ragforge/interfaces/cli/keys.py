@@ -13,7 +13,8 @@ import typer
 from ragforge.domain.access import AccessKey, Clearance, KeyLimits, Role
 from ragforge.errors import NotFound, UserError
 from ragforge.interfaces.cli.common import Common, command
-from ragforge.interfaces.cli.output import Column, ago, one_line, plain, print_data, print_json, print_table
+from ragforge.interfaces.cli.output import Column, one_line, plain, print_data, print_json, print_table
+from ragforge.interfaces.words import ago
 
 _IN = re.compile(r"(\d+) *([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 168}

@@ -13,22 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from ragforge.errors import NotFound
-from ragforge.interfaces.cli.answers import price
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.documents import DryRun, Yes, confirm, find
 from ragforge.interfaces.cli.names import names_of
-from ragforge.interfaces.cli.output import (
-    Column,
-    ago,
-    count,
-    one_line,
-    paint,
-    plain,
-    print_data,
-    print_json,
-    print_table,
-)
+from ragforge.interfaces.cli.output import Column, one_line, paint, plain, print_data, print_json, print_table
 from ragforge.interfaces.cli.passages import place
+from ragforge.interfaces.words import ago, count, price
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge

@@ -13,12 +13,9 @@ from typer.core import TyperGroup
 from ragforge.domain.cancel import Cancelled
 from ragforge.domain.library import Progress
 from ragforge.errors import UserError
-from ragforge.interfaces.cli.answers import price, spent
 from ragforge.interfaces.cli.common import Common, command, path_of
 from ragforge.interfaces.cli.output import (
     Column,
-    ago,
-    count,
     one_line,
     paint,
     plain,
@@ -30,6 +27,7 @@ from ragforge.interfaces.cli.output import (
 )
 from ragforge.interfaces.cli.progress import meter
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
+from ragforge.interfaces.words import ago, count, price, spent
 
 if TYPE_CHECKING:
     from ragforge.domain.records import Artifact
@@ -69,6 +67,7 @@ def register(app: typer.Typer) -> None:
     command(group, "kinds")(list_kinds)
     command(group, "ls")(list_made)
     command(group, "show")(show)
+    command(group, "edit")(edit)
     command(group, "rm")(remove)
     app.add_typer(group, name="make")
 
@@ -332,6 +331,70 @@ def show(common: Common, name: Name, out: Out = None) -> None:
     _say_problems(common, artifact)
     if out is not None:
         common.say(f"Wrote {plain(str(out))}")
+
+
+def edit(
+    common: Common,
+    name: Name,
+    section: Annotated[
+        str | None,
+        typer.Option("--section", "-s", metavar="NAME", help="Which section: its heading, or its number from 1"),
+    ] = None,
+    text: Annotated[
+        Path | None,
+        typer.Option(
+            "--text", metavar="FILE", parser=path_of, help="The section's new text, - is stdin [default: your editor]"
+        ),
+    ] = None,
+    title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Give it another title")] = None,
+) -> None:
+    """Change a section of a document that was made, in your editor ($VISUAL or $EDITOR) or from a file; or its title.
+
+    The text is checked as a model's is: citations of sources that the document does not have are removed, headings
+    become plain text, images and HTML go. A section that is emptied is open again.
+    """
+    if section is None and (text is not None or title is None):
+        raise UserError("no section is named", hint="--section NAME tells which, --title TEXT changes the title")
+    with common.open() as forge:
+        project = common.project_in(forge)
+        before = forge.artifact(name, project=project)
+        texts: dict[int, str] = {}
+        was: dict[int, str] = {}
+        if section is not None:
+            place = _place(before, section)
+            was[place] = before.sections[place].text
+            texts[place] = _new_text(before, place, text)
+        after = forge.edit_artifact(before.id, project=project, title=title, texts=texts, was=was)
+    if common.json:
+        print_json({"document": after, "changed": after != before})
+        return
+    for problem in (each for each in after.problems if each not in before.problems):
+        common.say(f"{paint('Note:', 'yellow')} {one_line(problem)}")
+    common.say(f"Changed {after.id[:_ID_LENGTH]} {plain(after.title)}" if after != before else "Nothing changed")
+
+
+def _place(artifact: Artifact, section: str) -> int:
+    """Of the section that is meant."""
+    headings = [each.heading.casefold() for each in artifact.sections]
+    if section.casefold() in headings:
+        return headings.index(section.casefold())
+    if section.isdecimal() and 1 <= int(section) <= len(headings):
+        return int(section) - 1
+    named = ", ".join(each.heading for each in artifact.sections)
+    raise UserError(f"there is no section {plain(section)!r}", hint=f"the sections are {plain(named)}")
+
+
+def _new_text(artifact: Artifact, place: int, file: Path | None) -> str:
+    """What the section is to say; one that is open begins empty."""
+    from ragforge.interfaces.cli import editor
+    from ragforge.interfaces.cli.texts import read_text
+
+    if file is not None:
+        return read_text(file, "--text")
+    section = artifact.sections[place]
+    before = "" if section.open else section.text
+    after = editor.edit(before, f"{artifact.kind}-{place + 1}.md")
+    return section.text if after.strip() == before.strip() else after
 
 
 def remove(

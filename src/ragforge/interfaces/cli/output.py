@@ -11,7 +11,6 @@ import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TextIO
 
 from ragforge.interfaces.records import HIDDEN, json_text
@@ -169,28 +168,3 @@ def wrapped(text: str, indent: int) -> str:
     margin = " " * indent
     lines = textwrap.wrap(text, max(20, width - indent), break_on_hyphens=False)
     return f"\n{margin}".join(lines)
-
-
-def ago(moment: datetime, now: datetime | None = None) -> str:
-    """How long ago, in the largest unit; after thirty days the date."""
-    seconds = ((now or datetime.now(UTC)) - moment).total_seconds()
-    if seconds < 60:
-        return "just now"
-    for unit, word, limit in ((60, "min", 3600), (3600, "h", 86400), (86400, "d", 30 * 86400)):
-        if seconds < limit:
-            return f"{seconds // unit:.0f} {word} ago"
-    return moment.astimezone().strftime("%Y-%m-%d")
-
-
-def duration(seconds: float) -> str:
-    """`0.8 s`, `12.3 s`, `4 min 10 s`, `2 h 5 min`."""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, second = divmod(round(seconds), 60)
-    hours, minute = divmod(minutes, 60)
-    return f"{hours} h {minute} min" if hours else f"{minute} min {second} s"
-
-
-def count(number: int, singular: str, plural: str = "") -> str:
-    """`1 chunk`, `3,410 chunks`."""
-    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"

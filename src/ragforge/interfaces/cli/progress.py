@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from ragforge.domain.library import Progress
-from ragforge.interfaces.cli.output import count, duration, plain, say
+from ragforge.interfaces.cli.output import plain, say
+from ragforge.interfaces.words import count, duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

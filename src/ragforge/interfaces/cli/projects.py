@@ -16,9 +16,10 @@ from ragforge.errors import UserError
 from ragforge.interfaces.cli import texts
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.documents import STORE_FAILED, DryRun, Yes, confirm, print_proof, removal_fields
-from ragforge.interfaces.cli.output import Column, ago, count, duration, plain, print_data, print_json, print_table
+from ragforge.interfaces.cli.output import Column, plain, print_data, print_json, print_table
 from ragforge.interfaces.cli.progress import meter
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
+from ragforge.interfaces.words import ago, count, duration
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge

@@ -11,13 +11,11 @@ import typer
 from ragforge.domain.answers import Prompted
 from ragforge.domain.generation import Estimate
 from ragforge.domain.prompts import SuperPrompt
-from ragforge.interfaces.cli.answers import price, spent
 from ragforge.interfaces.cli.ask import Question, prepared, question_of
 from ragforge.interfaces.cli.asking import Asked, asking_options
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.output import (
     Column,
-    count,
     one_line,
     paint,
     plain,
@@ -28,6 +26,7 @@ from ragforge.interfaces.cli.output import (
 )
 from ragforge.interfaces.cli.passages import warn
 from ragforge.interfaces.fields.answers import prompt_fields
+from ragforge.interfaces.words import count, price, spent
 
 
 def register(app: typer.Typer) -> None:

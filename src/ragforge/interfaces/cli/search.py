@@ -16,12 +16,13 @@ from ragforge.errors import UserError
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.documents import find
 from ragforge.interfaces.cli.files import Confidentiality, clearance
-from ragforge.interfaces.cli.output import count, duration, plain, print_data, print_json
+from ragforge.interfaces.cli.output import plain, print_data, print_json
 from ragforge.interfaces.cli.passages import columns, excerpt, files_of, heading, remark, warn, whole
 from ragforge.interfaces.cli.progress import meter
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
 from ragforge.interfaces.cli.tuning import Tune, tuning_options
 from ragforge.interfaces.fields.passages import retrieved_fields
+from ragforge.interfaces.words import count, duration
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge

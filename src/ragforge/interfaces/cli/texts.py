@@ -10,20 +10,9 @@ import typer
 
 from ragforge.errors import NotFound, UserError
 from ragforge.interfaces.cli import editor
-from ragforge.interfaces.cli.answers import price
 from ragforge.interfaces.cli.common import Common, command, path_of
-from ragforge.interfaces.cli.output import (
-    Column,
-    ago,
-    count,
-    cut,
-    one_line,
-    plain,
-    plain_text,
-    print_data,
-    print_json,
-    print_table,
-)
+from ragforge.interfaces.cli.output import Column, cut, one_line, plain, plain_text, print_data, print_json, print_table
+from ragforge.interfaces.words import ago, count, price
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge
@@ -99,7 +88,7 @@ def _run(
         if list_all:
             _list(common, kind, forge.project_text_versions(kind, project=slug))
         elif file is not None:
-            _write(common, forge, slug, kind, _read(file))
+            _write(common, forge, slug, kind, read_text(file, "--file"))
         elif restore is not None:
             _write(common, forge, slug, kind, _version(forge, slug, kind, restore).text)
         elif in_editor:
@@ -124,7 +113,8 @@ def _version(forge: Ragforge, slug: str, kind: ProjectTextKind, number: int) -> 
     return found
 
 
-def _read(file: Path) -> str:
+def read_text(file: Path, option: str) -> str:
+    """What a person wrote: the text of the file that an option names, or stdin."""
     is_stdin = str(file) == _STANDARD_INPUT
     name = "standard input" if is_stdin else plain(str(file))
     try:
@@ -133,10 +123,10 @@ def _read(file: Path) -> str:
         with file.expanduser().open("rb") as opened:
             return opened.read(_MOST_READ).decode("utf-8-sig")
     except FileNotFoundError:
-        raise NotFound(f"there is no file {name}", hint="--file takes the path of a text, or - for stdin") from None
+        raise NotFound(f"there is no file {name}", hint=f"{option} takes the path of a text, or - for stdin") from None
     except (OSError, UnicodeDecodeError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
-        raise UserError(f"cannot read {name}: {reason}", hint="--file takes UTF-8 text") from None
+        raise UserError(f"cannot read {name}: {reason}", hint=f"{option} takes UTF-8 text") from None
 
 
 def _write(common: Common, forge: Ragforge, slug: str, kind: ProjectTextKind, text: str) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from ragforge.domain.answers import Account, Evidence
+from ragforge.domain.answers import Account
 from ragforge.domain.conversation import Conflict, MemoryVerdict
 from ragforge.domain.documents import Locator
 from ragforge.domain.prompts import Condensed, InjectedFile, Injection, SuperPrompt
 from ragforge.domain.retrieval import Stage
-from ragforge.interfaces.cli.output import count, cut, one_line, paint, plain, print_data, width_of_terminal, wrapped
+from ragforge.interfaces.cli.output import cut, one_line, paint, plain, print_data, width_of_terminal, wrapped
 from ragforge.interfaces.cli.passages import place
 from ragforge.interfaces.fields.explained import CUT, PROMPT, Fate, fates, statements_of
+from ragforge.interfaces.words import count, evidence_text
 
 INDENT = 10
 """Where what is told begins, after its name."""
@@ -178,31 +178,6 @@ def titled(name: str, locator: Locator, room: int | None) -> str:
     where = place(locator, left) if left is None or left >= _LEAST_PLACE else ""
     told = f"{name} · {where}" if where else name
     return told if room is None else cut(told, room)
-
-
-def _share(value: float) -> str:
-    return f"{abs(value) * 100:.0f} %"
-
-
-_FEATURES: Mapping[str, Callable[[float], str]] = {
-    "cosine": lambda value: f"the first passage is {value:.2f} near in meaning",
-    "lead": lambda value: f"that is {abs(value):.2f} {'above' if value >= 0 else 'below'} the mean of the ten best",
-    "apart": lambda value: (
-        f"the first passage holds {_share(value)} {'more' if value >= 0 else 'less'} of the question's words than the "
-        "ten best do on average"
-    ),
-    "sentence": lambda value: f"one sentence holds {_share(value)} of them",
-    "words": lambda value: f"{count(round(math.exp(value)), 'word')} to look for",
-}
-"""What the evidence score rests on, in words."""
-
-
-def evidence_text(evidence: Evidence) -> str:
-    """The score, whether it is enough, and what it rests on."""
-    verdict = "enough" if evidence.enough else "too little"
-    rests_on = [text(evidence.features[name]) for name, text in _FEATURES.items() if name in evidence.features]
-    told = f"{evidence.score:.2f}, {verdict}: an answer needs {evidence.threshold:.2f}"
-    return "; ".join((told, *rests_on))
 
 
 def print_prompt(prompt: SuperPrompt, condensed: Condensed | None) -> None:

@@ -9,8 +9,8 @@ import typer
 
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.logged import LogFormat, form_of, logged
-from ragforge.interfaces.cli.output import count
 from ragforge.interfaces.cli.stop import stoppable
+from ragforge.interfaces.words import count
 
 
 def register(app: typer.Typer) -> None:

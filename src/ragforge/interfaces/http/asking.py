@@ -82,6 +82,7 @@ def options_of(caller: Caller, project: str, asked: PromptRequest, cancel: Cance
         "tuning": _checked(caller, asked.tuned_for_answer(forge.tuning())),
         "system": asked.system,
         "output": asked.output,
+        "shaping": asked.shaping(),
         "stop": tuple(asked.stop),
         "request": request or caller.request,
         "cancel": cancel,

@@ -49,11 +49,15 @@ POLICY: Mapping[tuple[str, str], Action | None] = {
     (WS, "/v1/projects/{project}/chat"): Action.ASK,
     ("GET", "/v1/streams/{stream}"): Action.ASK,
     ("DELETE", "/v1/streams/{stream}"): Action.ASK,
+    ("GET", "/v1/language-models"): Action.ASK,
+    ("GET", "/v1/tuning"): Action.READ,
     # memory
     ("GET", "/v1/projects/{project}/conversations"): Action.ASK,
     ("POST", "/v1/projects/{project}/conversations"): Action.ASK,
     ("GET", "/v1/projects/{project}/conversations/{conversation}"): Action.ASK,
+    ("PATCH", "/v1/projects/{project}/conversations/{conversation}"): Action.ASK,
     ("DELETE", "/v1/projects/{project}/conversations/{conversation}"): Action.ASK,
+    ("GET", "/v1/projects/{project}/conversations/{conversation}/markdown"): Action.ASK,
     ("GET", "/v1/projects/{project}/conversations/{conversation}/rollups"): Action.ASK,
     ("GET", "/v1/projects/{project}/turns"): Action.ASK,
     ("PATCH", "/v1/projects/{project}/turns/{turn}"): Action.ASK,
@@ -65,6 +69,7 @@ POLICY: Mapping[tuple[str, str], Action | None] = {
     ("GET", "/v1/projects/{project}/artifacts"): Action.READ,
     ("POST", "/v1/projects/{project}/artifacts"): Action.WRITE,
     ("GET", "/v1/projects/{project}/artifacts/{artifact}"): Action.READ,
+    ("PATCH", "/v1/projects/{project}/artifacts/{artifact}"): Action.WRITE,
     ("DELETE", "/v1/projects/{project}/artifacts/{artifact}"): Action.WRITE,
     # the log
     ("GET", "/v1/projects/{project}/log"): Action.ASK,

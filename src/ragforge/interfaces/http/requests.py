@@ -14,8 +14,9 @@ from uuid import uuid4
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 from ragforge.domain.access import Clearance
-from ragforge.domain.conversation import Turn
+from ragforge.domain.conversation import LONGEST_TITLE, Turn
 from ragforge.domain.library import Labels
+from ragforge.domain.prompts import Shaping
 from ragforge.domain.retrieval import MOST_PASSAGES, Filters, Tuning
 from ragforge.domain.strategy import Strategy
 from ragforge.domain.tokens import estimated_tokens
@@ -189,9 +190,18 @@ class PromptRequest(TuningFields):
     """More instructions, beside the persona."""
     output: Annotated[str, Field(max_length=10_000)] = ""
     """What the answer should look like, in words."""
+    intent: Word = ""
+    """The kind of answer that is wanted, such as `compare` or `procedure`; empty: as the question reads."""
+    domain: Word = ""
+    """The field of the question in a few words; empty: as it reads."""
+    headers: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=20)] | None = None
+    """The headings of the answer; an empty list: none. Null: as proposed."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     stop: Annotated[list[Annotated[str, Field(min_length=1, max_length=1_000)]], Field(max_length=16)] = []
+
+    def shaping(self) -> Shaping:
+        return Shaping(self.intent, self.domain, None if self.headers is None else tuple(self.headers))
 
     def turns(self) -> tuple[Turn, ...]:
         now = datetime.now(UTC)
@@ -248,7 +258,11 @@ ChatMessage = Annotated[AskMessage | CancelMessage | ResumeMessage, Field(discri
 
 
 class ConversationRequest(Body):
-    title: Annotated[str, Field(max_length=1_000)] = ""
+    title: Annotated[str, Field(max_length=LONGEST_TITLE)] = ""
+
+
+class ConversationChange(Body):
+    title: Annotated[str, Field(min_length=1, max_length=LONGEST_TITLE)]
 
 
 class TurnChange(Body):
@@ -308,6 +322,28 @@ class ArtifactRequest(Body):
     title: Word = ""
     agent: Word = ""
     model: Word = ""
+
+
+class SectionChange(Body):
+    number: Annotated[int, Field(ge=0, le=1_000)]
+    """Its place in the document, from 0."""
+    text: Annotated[str, Field(max_length=100_000)]
+    """As Markdown, with the numbers of the document's sources; empty: the section is open again."""
+    was: Annotated[str, Field(max_length=1_000_000)] | None = None
+    """The text you saw: if it is another by now, that is a conflict."""
+
+
+class ArtifactChange(Body):
+    """What is left out stays as it is."""
+
+    title: Word | None = None
+    sections: Annotated[list[SectionChange], Field(max_length=1_000, fail_fast=True)] = []
+
+    def texts(self) -> dict[int, str]:
+        return {each.number: each.text for each in self.sections}
+
+    def was(self) -> dict[int, str]:
+        return {each.number: each.was for each in self.sections if each.was is not None}
 
 
 # -- projects and files

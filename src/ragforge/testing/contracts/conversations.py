@@ -17,7 +17,7 @@ from ragforge.errors import NotFound, Outdated, UserError
 from ragforge.operate.access import owner
 from ragforge.ports import Unit
 from ragforge.testing.contracts.shelves import ShelfContract
-from ragforge.testing.records import MODEL, NOON, VECTOR, entry, rollup, turn
+from ragforge.testing.records import MODEL, NOON, VECTOR, citation, entry, rollup, turn
 from ragforge.testing.shelf import OTHER_CARD, ManualClock, Shelf, file
 
 
@@ -80,6 +80,10 @@ class ConversationsContract(ShelfContract):
             source="ask",
             probe="why",
             mode="draft",
+            citations=(citation(a, "“30” days\nor \\ so"), citation(b, marker=2, proved=False, reason="no “30”")),
+            trace_id="request-1",
+            model="openai:gpt-5",
+            quoted=True,
         )
         added = add(shelf, said, VECTOR)
         assert added == replace(said, number=1)
@@ -90,9 +94,12 @@ class ConversationsContract(ShelfContract):
 
     def test_what_no_database_takes_is_replaced(self, shelf: Shelf) -> None:
         talk = begin(shelf, "a\x00b")
-        added = add(shelf, turn(talk.id, "nul \x00", answer="half \ud83d", tags=("\udc00",)))
+        known = shelf.add("/a", "text").document
+        cited = citation(known, "half \ud83d", name="\udc00.md")
+        added = add(shelf, turn(talk.id, "nul \x00", answer="half \ud83d", tags=("\udc00",), citations=(cited,)))
         assert (get(shelf, talk).title, added.question) == ("a\ufffdb", "nul \ufffd")
         assert "\ufffd" in added.answer and "\ufffd" in added.tags[0]
+        assert "\ufffd" in added.citations[0].quote and "\ufffd" in added.citations[0].name
 
     def test_the_newest_conversation_comes_first(self, shelf: Shelf, clock: ManualClock) -> None:
         one, two = begin(shelf, "one"), begin(shelf, "two")
@@ -100,6 +107,16 @@ class ConversationsContract(ShelfContract):
         add(shelf, turn(one.id))
         with shelf.catalog.read() as unit:
             assert [talk.id for talk in unit.conversations.all(shelf.scope, shelf.id)] == [one.id, two.id]
+
+    def test_a_new_title_changes_nothing_else(self, shelf: Shelf, clock: ManualClock) -> None:
+        one, two = begin(shelf, "one"), begin(shelf, "two")
+        add(shelf, turn(one.id))
+        clock.advance(1)
+        with shelf.catalog.write() as unit:
+            renamed = unit.conversations.rename(shelf.scope, shelf.id, one.id, "Stühle\x00")
+            assert [talk.id for talk in unit.conversations.all(shelf.scope, shelf.id)] == [two.id, one.id]
+        assert renamed == get(shelf, one) == replace(one, title="Stühle\ufffd", turns=1)
+        assert get(shelf, two) == two
 
     def test_numbers_are_given_once(self, shelf: Shelf) -> None:
         talk = begin(shelf)
@@ -242,8 +259,9 @@ class ConversationsContract(ShelfContract):
         kept, gone = shelf.add("/kept", "stays").document, shelf.add("/gone", "goes").document
         talk, quiet = begin(shelf), begin(shelf)
         facts: dict[str, Any] = {"summary": "sum", "tags": ("t",), "standalone": "in full"}
-        one = add(shelf, turn(talk.id, documents=(kept,), **facts), VECTOR)
-        two = add(shelf, turn(talk.id, documents=(kept, gone), **facts), VECTOR)
+        cited = (citation(kept), citation(gone, "words of the one that goes"))
+        one = add(shelf, turn(talk.id, documents=(kept,), citations=cited[:1], **facts), VECTOR)
+        two = add(shelf, turn(talk.id, documents=(kept, gone), citations=cited, **facts), VECTOR)
         three = add(shelf, turn(talk.id, **facts), VECTOR)
         calm = add(shelf, turn(quiet.id, documents=(kept,), **facts), VECTOR)
         roll(shelf, rollup(talk.id, 2, 2), VECTOR)
@@ -255,7 +273,7 @@ class ConversationsContract(ShelfContract):
         shelf.remove(gone)
         assert turns(shelf, talk) == [
             one,
-            replace(two, answer=FORGOTTEN_ANSWER, summary="", tags=(), standalone="", documents=()),
+            replace(two, answer=FORGOTTEN_ANSWER, summary="", tags=(), citations=(), standalone="", documents=()),
             replace(three, standalone=""),
         ]
         assert rollups(shelf, talk) == [] and embedded(shelf, talk) == {one.id, three.id}
@@ -270,9 +288,10 @@ class ConversationsContract(ShelfContract):
         talk = begin(shelf)
         facts: dict[str, Any] = {"summary": "sum", "tags": ("t",), "standalone": "in full"}
         one = add(shelf, turn(talk.id, documents=(kept,), **facts), VECTOR)
-        two = add(shelf, turn(talk.id, documents=(kept, above), **facts), VECTOR)
+        cited = (citation(kept), citation(above, "words of the one above"))
+        two = add(shelf, turn(talk.id, documents=(kept, above), citations=cited, model="m", **facts), VECTOR)
         three = add(shelf, turn(talk.id, **facts), VECTOR)
-        four = add(shelf, turn(talk.id, documents=(kept,), repeats=True, **facts), VECTOR)
+        four = add(shelf, turn(talk.id, documents=(kept,), citations=cited[:1], repeats=True, **facts), VECTOR)
         roll(shelf, rollup(talk.id, 1, 1), VECTOR)
         roll(shelf, rollup(talk.id, 2, 3), VECTOR)
         asked = entry(conversation=talk.id, standalone="with words of the conversation")
@@ -293,6 +312,8 @@ class ConversationsContract(ShelfContract):
                     talks.get(*known_by).cuts,
                 )
 
+        lost: dict[str, Any] = {"summary": "", "tags": (), "standalone": "", "citations": (), "documents": ()}
+        lost["answer"] = FORGOTTEN_ANSWER
         ids = {one.id, two.id, three.id, four.id}
         whole = ([one, two, three, four], [(1, 1), (2, 3)], ids, ids, asked, [asked], talk.cuts)
         assert seen() == whole
@@ -302,9 +323,9 @@ class ConversationsContract(ShelfContract):
                 (
                     [
                         one,
-                        replace(two, answer=FORGOTTEN_ANSWER, summary="", tags=(), standalone="", documents=()),
+                        replace(two, **lost),
                         replace(three, standalone=""),
-                        replace(four, answer=FORGOTTEN_ANSWER, summary="", tags=(), standalone="", documents=()),
+                        replace(four, **lost),
                     ],
                     [(1, 1)],
                     {one.id, three.id},
@@ -320,6 +341,17 @@ class ConversationsContract(ShelfContract):
                 unit.documents.label(shelf.scope, shelf.id, [above], source_type=None, tags=None, confidentiality=level)
             assert seen() == expected
             assert [each.answer for each in turns(shelf, talk)] == [each.answer for each in whole[0]], "to its owner"
+
+    def test_what_a_turn_cites_it_may_hold_words_of(self, shelf: Shelf) -> None:
+        """Also if it does not say so, as a line of an import might not."""
+        kept, gone = shelf.add("/kept", "stays").document, shelf.add("/gone", "goes").document
+        talk = begin(shelf)
+        said = add(shelf, turn(talk.id, documents=(kept,), citations=(citation(gone), citation(kept, marker=2))))
+        assert said.documents == (kept, gone)
+        shelf.remove(gone)
+        late = add(shelf, turn(talk.id, citations=(citation(gone),)))
+        assert late.answer == FORGOTTEN_ANSWER
+        assert [(each.answer, each.citations) for each in turns(shelf, talk)] == [(FORGOTTEN_ANSWER, ())] * 2
 
     def test_later_turns_that_may_repeat_it_are_forgotten_too(self, shelf: Shelf) -> None:
         kept, gone = shelf.add("/kept", "stays").document, shelf.add("/gone", "goes").document
@@ -375,8 +407,8 @@ class ConversationsContract(ShelfContract):
         kept, gone = shelf.add("/kept", "stays").document, shelf.add("/gone", "goes").document
         shelf.remove(gone)
         talk = begin(shelf)
-        added = add(shelf, turn(talk.id, documents=(gone, kept), summary="sum"), VECTOR)
-        assert (added.answer, added.summary, added.documents) == (FORGOTTEN_ANSWER, "", ())
+        added = add(shelf, turn(talk.id, documents=(gone, kept), citations=(citation(kept),), summary="sum"), VECTOR)
+        assert (added.answer, added.summary, added.citations, added.documents) == (FORGOTTEN_ANSWER, "", (), ())
         assert embedded(shelf, talk) == set()
 
     def test_an_answer_that_repeats_what_went_meanwhile_is_not_kept(self, shelf: Shelf) -> None:
@@ -458,6 +490,7 @@ class ConversationsContract(ShelfContract):
         other_owner = replace(owner(), principal="second")
         uses: list[tuple[str, Callable[[Unit, Scope, str], object]]] = [
             (talk.id, lambda u, s, id: u.conversations.get(s, shelf.id, id)),
+            (talk.id, lambda u, s, id: u.conversations.rename(s, shelf.id, id, "theirs")),
             (talk.id, lambda u, s, id: u.conversations.remove(s, shelf.id, id)),
             (talk.id, lambda u, s, id: u.conversations.add(s, shelf.id, turn(id), "", None)),
             (talk.id, lambda u, s, id: u.conversations.turns(s, shelf.id, id)),

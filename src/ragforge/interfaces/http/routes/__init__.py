@@ -20,6 +20,7 @@ from ragforge.interfaces.http.routes import (
     questions,
     streams,
     texts,
+    usual,
     writers,
 )
 
@@ -32,6 +33,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     questions.router,
     chat.router,
     streams.router,
+    usual.router,
     memory.router,
     artifacts.router,
     writers.router,

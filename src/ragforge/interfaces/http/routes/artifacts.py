@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 import anyio.to_thread
@@ -12,10 +11,11 @@ from starlette.responses import Response
 from ragforge.domain.library import Job
 from ragforge.domain.records import Artifact
 from ragforge.interfaces.http.asking import check_model
+from ragforge.interfaces.http.attached import MEDIA, attached
 from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
-from ragforge.interfaces.http.requests import ArtifactRequest
+from ragforge.interfaces.http.requests import ArtifactChange, ArtifactRequest
 from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Wait, answered
@@ -23,11 +23,6 @@ from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Wait, ans
 router = APIRouter(
     prefix="/v1/projects/{project}/artifacts", tags=["documents made"], responses=ERRORS, route_class=Route
 )
-
-_MEDIA = {
-    "md": "text/markdown; charset=utf-8",
-    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
-}
 
 
 @router.get("", response_model=page_of(Artifact))
@@ -54,20 +49,26 @@ async def make(
 @router.get(
     "/{artifact}",
     response_model=shape(Artifact),
-    responses={200: {"content": {media.split(";")[0]: {} for media in _MEDIA.values()}}},
+    responses={200: {"content": {media: {} for media in MEDIA.values()}}},
 )
 def artifact(project: str, artifact: str, caller: Called, format: Literal["json", "md", "docx"] = "json") -> Response:
     """One made document by its id, the beginning of it, or `last`; with `format` as Markdown or for Word."""
     found = caller.forge.artifact(artifact, project=project)
     if format == "json":
         return caller.shown(found)
-    name = re.sub(r"[^A-Za-z0-9-]+", "-", f"{found.kind}-{found.id[:8]}")
-    headers = {
-        "Content-Disposition": f'attachment; filename="{name}.{format}"',
-        "X-Content-Type-Options": "nosniff",
-        "Content-Security-Policy": "sandbox",
-    }
-    return Response(caller.forge.rendered(found, f".{format}"), 200, headers, _MEDIA[format])
+    return attached(caller.forge.rendered(found, f".{format}"), f"{found.kind}-{found.id[:8]}", format)
+
+
+@router.patch("/{artifact}", response_model=shape(Artifact))
+def edit(project: str, artifact: str, asked: ArtifactChange, caller: Called) -> Response:
+    """Change the title or texts of sections of a made document; they are checked as a model's are.
+
+    What was wrong with them stands in `problems`.
+    """
+    changed = caller.forge.edit_artifact(
+        artifact, project=project, title=asked.title, texts=asked.texts(), was=asked.was()
+    )
+    return caller.shown(changed)
 
 
 @router.delete("/{artifact}", response_model=shape(Artifact))

@@ -9,10 +9,11 @@ from starlette.responses import Response
 
 from ragforge.domain.conversation import Conversation, Rollup, Turn
 from ragforge.errors import UserError
+from ragforge.interfaces.http.attached import MARKDOWN, attached
 from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
-from ragforge.interfaces.http.requests import ConversationRequest, TurnChange
+from ragforge.interfaces.http.requests import ConversationChange, ConversationRequest, TurnChange
 from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 
@@ -35,6 +36,24 @@ def begin(project: str, wanted: ConversationRequest, caller: Called) -> Response
 def conversation(project: str, conversation: str, caller: Called) -> Response:
     """One conversation by its id, the beginning of it, or `last`."""
     return caller.shown(caller.forge.conversation(conversation, project=project))
+
+
+@router.patch("/conversations/{conversation}", response_model=shape(Conversation))
+def rename(project: str, conversation: str, change: ConversationChange, caller: Called) -> Response:
+    """Give a conversation another title, by its whole id."""
+    return caller.shown(caller.forge.rename_conversation(conversation, change.title, project=project))
+
+
+@router.get(
+    "/conversations/{conversation}/markdown",
+    response_class=Response,
+    responses={200: {"content": {MARKDOWN: {"schema": {"type": "string"}}}}},
+)
+def markdown(project: str, conversation: str, caller: Called) -> Response:
+    """A conversation as a Markdown document: questions, answers, and the sources of each."""
+    known = caller.forge.conversation(conversation, project=project)
+    text = caller.forge.conversation_markdown(known.id, project=project)
+    return attached(text, f"conversation-{known.id[:8]}", "md")
 
 
 @router.delete("/conversations/{conversation}", status_code=204, response_class=Response)
