@@ -43,8 +43,32 @@ _ELSEWHERE = re.compile(
 """Commands, flags, packages, variables and settings: what is done where the server runs."""
 
 
-def told(hint: str, names: Mapping[str, str]) -> str:
-    """The hint in the words of an interface."""
+PAGE: Mapping[str, str] = {
+    "Add files with ragforge add, or switch some on": "Drop files into the sidebar, or switch some on",
+    "ragforge ls shows the files and their ids": "the sidebar lists the files",
+    "ragforge add FILE": "drop it into the sidebar",
+    "ragforge add PATH": "drop files into the sidebar",
+    "ragforge on FILE": "switch it on in the sidebar",
+    "ragforge make ls shows what (?:was made|there is)": "the page Documents lists them",
+    "ragforge eval ls shows (?:the sets and their runs|them)": "the page Evaluation lists them",
+    r"ragforge eval run (\S+)": r"run \1 on the page Evaluation",
+    "ragforge jobs ls": "the page Status",
+    "ragforge project ls shows what there is": "the list at the top of the sidebar shows what there is",
+    "ragforge conversation ls shows (?:them|yours)": "the sidebar lists them",
+    "ragforge ls shows the names": "the sidebar lists the names",
+    "send Authorization: Bearer rf_…, or X-API-Key: rf_…": "sign in with a key",
+}
+"""What hints say to those at a terminal, as patterns, and where the same is done on the web page."""
+
+
+def renamed(hint: str, names: Mapping[str, str]) -> str:
+    """The hint with the names of another interface."""
     for said, name in names.items():
         hint = re.sub(rf"(?<![\w-]){said}(?![\w-])", name, hint)
+    return hint
+
+
+def told(hint: str, names: Mapping[str, str]) -> str:
+    """The hint in the words of an interface."""
+    hint = renamed(hint, names)
     return f"whoever runs the server can help: {hint}" if _ELSEWHERE.search(hint) else hint

@@ -68,7 +68,7 @@ COMMANDS = {
     "restore": ("backup", "Make a workspace of a backup."),
     "export": ("backup", "Write one project to a file that any program can read."),
     "import": ("backup", "Take in a project that `export` wrote, under its own name or that of --project."),
-    "conversation": ("conversations", "Conversations: list, show and remove them."),
+    "conversation": ("conversations", "Conversations: list, show, rename, export and remove them."),
     "log": ("log", "What was asked, and what it took."),
     "make": (
         "make",
@@ -82,6 +82,7 @@ COMMANDS = {
     "project": ("projects", "Make, list, change and remove projects."),
     "keys": ("keys", "Keys for those who call a server: make, list and revoke them."),
     "serve": ("serve", "Serve the workspace over HTTP until Ctrl-C."),
+    "ui": ("ui", "Show the workspace as a web page, until Ctrl-C."),
     "worker": ("worker", "Do the work that waits in the queue, until Ctrl-C."),
     "jobs": ("jobs", "Long work: list it, look at it, cancel it."),
     "config": ("workspace", "Settings and where they come from."),

@@ -208,8 +208,6 @@ def _give_back() -> None:
 
 def serve(app: FastAPI, sockets: Sequence[socket.socket], started: Callable[[], None], *, head_seconds: float) -> None:
     """Answer until a signal comes, or until the supervisor is gone."""
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    take_descriptors()
     config = uvicorn.Config(
         app,
         http=impatient(head_seconds),
@@ -226,19 +224,33 @@ def serve(app: FastAPI, sockets: Sequence[socket.socket], started: Callable[[], 
     def begin() -> None:
         started()
         threading.Thread(target=_look_around, args=[app], name="ragforge-look", daemon=True).start()
+
+    if NUMBER in os.environ:
+        threading.Thread(target=_outlive_nobody, name="ragforge-watch", daemon=True).start()
+    run(config, sockets, begin, app.state.worker.stop)
+
+
+def run(
+    config: uvicorn.Config,
+    sockets: Sequence[socket.socket],
+    started: Callable[[], None],
+    stopping: Callable[[], object],
+) -> None:
+    """Until a signal comes; then `stopping` ends the work, while requests have their second."""
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    take_descriptors()
+
+    def begin() -> None:
+        started()
         threading.Thread(target=_give_back, name="ragforge-tidy", daemon=True).start()
 
     server = _Server(config, begin)
 
     def ask() -> None:
         server.should_exit = True
-        # requests have their second meanwhile
-        threading.Thread(target=app.state.worker.stop, name="ragforge-stop", daemon=True).start()
+        threading.Thread(target=stopping, name="ragforge-stop", daemon=True).start()
 
-    stop = _Stop(ask)
-    if NUMBER in os.environ:
-        threading.Thread(target=_outlive_nobody, name="ragforge-watch", daemon=True).start()
-    with _heard(stop), suppress(SystemExit):  # its own way to say that it did not start
+    with _heard(_Stop(ask)), suppress(SystemExit):  # its own way to say that it did not start
         server.run(list(sockets))
     if not server.started:
         raise StoreError("the server did not start", hint="the lines above tell why")

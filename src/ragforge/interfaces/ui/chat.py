@@ -1,0 +1,444 @@
+"""The page Chat: ask, see the answer being written, check what it stands on. Read this first.
+
+Three views of one conversation: the answers, the prompt of the next question, and why the last answer is what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from uuid import uuid4
+
+import streamlit as st
+
+from ragforge.domain.access import Action
+from ragforge.domain.answers import Abstention, Account, Answer, Citation, Event, Prompted, Result, WhyNot
+from ragforge.domain.cancel import Cancel
+from ragforge.domain.conversation import FORGOTTEN_ANSWER, Turn
+from ragforge.domain.library import Status
+from ragforge.domain.prompts import InjectedFile, Injection, Shaping
+from ragforge.errors import RagforgeError
+from ragforge.interfaces.hints import PAGE, renamed
+from ragforge.interfaces.ui import prompt as prompt_view
+from ragforge.interfaces.ui import why as why_view
+from ragforge.interfaces.ui.asking import Asked, Step
+from ragforge.interfaces.ui.cited import Listed, cited
+from ragforge.interfaces.ui.look import chip, dim, html, problem_text, quiet, told
+from ragforge.interfaces.ui.passage import Place, passage, where
+from ragforge.interfaces.ui.render import answer_html, plain_html
+from ragforge.interfaces.ui.session import Session, choose_conversation, keep, kept
+from ragforge.interfaces.words import ago, count, duration, price
+
+_FOLLOW_SECONDS = 0.3
+_TITLE = 80
+VIEWS = ("Answer", "Prompt", "Why")
+_DOING = {
+    Step.LOOKING: "Looking for passages …",
+    Step.READING: "Reading {} …",
+    Step.WRITING: "Writing …",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A question and its answer, as the page shows them."""
+
+    question: str
+    text: str
+    citations: tuple[Citation, ...]
+    trace_id: str
+    abstained: bool = False
+    quoted: bool = False
+    model: str = ""
+    turn: Turn | None = None
+    """None: it was not kept."""
+    result: Result | None = None
+    """Everything about it, as long as this process remembers."""
+
+
+def chat(session: Session) -> None:
+    if again := kept("resend", ""):
+        keep("resend", "")
+        ask(session, again)
+    view = _view()
+    if view == "Answer":
+        _conversation(session)
+        _input(session)
+    elif view == "Prompt":
+        sending = prompt_view.prompt(session, kept("draft", ""))
+        if sending is not None:
+            ask(session, sending.prompted.account.question, prompted=sending.prompted)
+    else:
+        why_view.why(session, [each for each in _exchanges(session) if each.result is not None])
+
+
+def _view() -> str:
+    key = "view-choice"
+    st.session_state[key] = kept("view", "Answer")
+    st.segmented_control(
+        "View",
+        VIEWS,
+        key=key,
+        required=True,
+        on_change=lambda: keep("view", st.session_state[key] or "Answer"),
+        label_visibility="collapsed",
+    )
+    return str(kept("view", "Answer"))
+
+
+def _input(session: Session) -> None:
+    asked = session.engine.answers.latest(session.visitor.id, _thread(session))
+    busy = asked is not None and not asked.ended
+    locked = " · locked to the files it names" if session.choices.lock else ""
+    text = st.chat_input(f"Ask about {session.project.name}{locked}", key="question", disabled=busy, max_chars=20_000)
+    if not text:
+        return
+    if session.choices.preview:
+        keep("draft", text)
+        keep("view", "Prompt")
+        keep("prompted", None)
+        st.rerun()
+    ask(session, text)
+
+
+# -- asking
+
+
+def ask(session: Session, question: str, *, prompted: Prompted | None = None, shaping: Shaping | None = None) -> None:
+    """Begin, and look at how it goes. What the page does meanwhile stops nothing."""
+    with told():
+        forge, choices, slug = session.forge(Action.ASK), session.choices, session.slug
+        how = choices.options(forge.tuning())
+        if prompted is not None:
+            how["prompted"] = prompted
+        if shaping is not None:
+            how["shaping"] = shaping
+        thread = _thread(session)
+        if choices.ephemeral:
+            how["history"] = [forge.turn_of(result) for result in kept("private", ())]
+        else:
+            if not session.conversation:
+                title = " ".join(question.split())[:_TITLE]
+                choose_conversation(forge.begin_conversation(title, project=slug).id)
+            how["conversation"] = thread = session.conversation
+
+        def stream(cancel: Cancel) -> Iterator[Event]:
+            how["cancel"] = cancel
+            return forge.stream(question, project=slug, **how)
+
+        session.engine.answers.ask(session.visitor.id, question, thread, stream)
+        for name in ("prompted", "draft", "editing"):
+            keep(name, None)
+        keep("view", "Answer")
+        st.rerun()
+
+
+def _thread(session: Session) -> str:
+    """What the questions of this page are known by: the conversation, or a name that nothing is kept under."""
+    if session.choices.ephemeral or not session.conversation:
+        if not kept("thread", ""):
+            keep("thread", f"private-{uuid4().hex}")
+        return str(kept("thread", ""))
+    return session.conversation
+
+
+# -- the conversation
+
+
+def _exchanges(session: Session) -> list[Exchange]:
+    """All of the conversation that has an answer, in its order."""
+    answers, visitor = session.engine.answers, session.visitor.id
+    if session.choices.ephemeral:
+        latest = answers.latest(visitor, _thread(session))
+        private: tuple[Result, ...] = tuple(kept("private", ()))
+        if latest is not None and latest.result is not None and latest.result not in private:
+            private = (*private, latest.result)
+            keep("private", private)
+        return [_of_result(result) for result in private]
+    if not session.conversation:
+        return []
+    turns = session.forge(Action.ASK).turns(session.conversation, project=session.slug)
+    shown = [_of_turn(turn, answers.result(visitor, turn.trace_id)) for turn in turns]
+    latest = answers.latest(visitor, session.conversation)
+    if latest is not None and latest.result is not None:
+        known = {turn.trace_id for turn in turns}
+        if latest.result.account.trace_id not in known:  # it could not be kept, and says so
+            shown.append(_of_result(latest.result))
+    return shown
+
+
+def _of_turn(turn: Turn, result: Result | None) -> Exchange:
+    forgotten = turn.answer == FORGOTTEN_ANSWER
+    return Exchange(
+        turn.question, turn.answer, turn.citations, turn.trace_id, turn.abstained, turn.quoted, turn.model, turn,
+        None if forgotten else result,
+    )  # fmt: skip
+
+
+def _of_result(result: Result) -> Exchange:
+    account = result.account
+    if isinstance(result, Abstention):
+        return Exchange(account.question, result.text, (), account.trace_id, True, result=result)
+    return Exchange(
+        account.question, result.text, result.citations, account.trace_id, False, result.quoted, account.model, None,
+        result,
+    )  # fmt: skip
+
+
+def _conversation(session: Session) -> None:
+    with told():
+        exchanges = _exchanges(session)
+        latest = session.engine.answers.latest(session.visitor.id, _thread(session))
+        if not exchanges and latest is None:
+            _welcome(session)
+        for number, exchange in enumerate(exchanges, 1):
+            _exchange(session, exchange, number, is_last=number == len(exchanges) and (latest is None or latest.ended))
+        if latest is not None and latest.result is None:
+            _unanswered(session, latest)
+
+
+def _exchange(session: Session, exchange: Exchange, number: int, *, is_last: bool) -> None:
+    key = exchange.turn.id if exchange.turn else exchange.trace_id
+    if is_last and kept("editing", None) == key:
+        _edit(session, exchange)
+        return
+    _question(exchange.question)
+    with st.chat_message("assistant", avatar=":material/auto_stories:"):
+        account = exchange.result.account if exchange.result else None
+        if account is not None:
+            _named(account.files)
+        pressed = _abstained(exchange, key) if exchange.abstained else _answered(exchange, key)
+        if account is not None:
+            _told(exchange, account)
+        _below(session, exchange, key, is_last=is_last)
+    if pressed is not None:
+        passage(session, pressed)
+
+
+def _question(text: str) -> None:
+    with st.chat_message("user", avatar=":material/person:"):
+        html(f'<div class="rf-passage" data-testid="question">{plain_html(text)}</div>')
+
+
+def _named(injected: Sequence[InjectedFile]) -> None:
+    """The files that the question names, as chips."""
+    if injected:
+        html("".join(chip(f"❖ {file.name} · {_how(file)}") for file in injected))
+
+
+def _how(file: InjectedFile) -> str:
+    if file.how is Injection.NARROWS:
+        return "searched alone"
+    return f"{file.how.upper()}, {count(file.tokens, 'token')}"
+
+
+def _answered(exchange: Exchange, key: str) -> Place | None:
+    first: dict[int, Citation] = {}
+    for citation in exchange.citations:
+        first.setdefault(citation.marker, citation)
+    listed = [Listed(number, each.name, where(each.locator)) for number, each in sorted(first.items())]
+    number = cited(answer_html(exchange.text, exchange.citations), listed, key=f"answer-{key}")
+    return Place.cited(first[number]) if number in first else None
+
+
+def _abstained(exchange: Exchange, key: str) -> Place | None:
+    result = exchange.result
+    if not isinstance(result, Abstention):
+        st.info(quiet(renamed(exchange.text, PAGE)), icon=":material/search_off:")
+        return None
+    st.info(f"**No answer.** {quiet(result.reason)}", icon=":material/search_off:")
+    if result.suggestion:
+        st.markdown(f"**What would help:** {quiet(renamed(result.suggestion, PAGE))}")
+    if not result.nearest or result.why is WhyNot.EMPTY_PROJECT:
+        return None
+    st.caption("What comes nearest")
+    places = {number: Place.found(number, each) for number, each in enumerate(result.nearest, 1)}
+    listed = [Listed(number, each.name, where(each.locator)) for number, each in places.items()]
+    return places.get(cited("", listed, key=f"nearest-{key}") or 0)
+
+
+def _told(exchange: Exchange, account: Account) -> None:
+    """What a person should know of this answer."""
+    for missing in account.degraded:
+        hint = f" Next: {quiet(renamed(missing.hint, PAGE))}" if missing.hint else ""
+        st.warning(f"Without {quiet(missing.part)}: {quiet(missing.message)}.{hint}", icon=":material/warning:")
+    for notice in account.notices:
+        dim(notice)
+    result = exchange.result
+    if isinstance(result, Answer):
+        if result.removed:
+            dim(
+                f"{count(len(result.removed), 'citation')} removed: {'; '.join(each.reason for each in result.removed)}"
+            )
+        if result.stripped:
+            dim(f"Taken out: {', '.join(result.stripped)}")
+        if result.uncited:
+            dim(f"{count(result.uncited, 'sentence')} cite nothing")
+    if account.shape.rewritten:
+        dim(f"Understood as: {account.shape.standalone}")
+
+
+def _below(session: Session, exchange: Exchange, key: str, *, is_last: bool) -> None:
+    facts = [_by(exchange)]
+    if exchange.result is not None:
+        usage = exchange.result.account.usage
+        if usage.calls:
+            facts.append(f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written, {price(usage.cost)}")
+        spent = sum(exchange.result.account.timings.values())
+        facts.append(f"{spent:.0f} ms" if spent < 1_000 else duration(spent / 1_000))
+    elif exchange.turn is not None:
+        facts.append(ago(exchange.turn.asked_at))
+    if exchange.turn is None:
+        facts.append("not kept")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        if exchange.trace_id and exchange.turn is not None:
+            st.feedback("thumbs", key=f"thumb-{key}", on_change=_judge, args=(session, exchange.trace_id, key))
+        if is_last:
+            st.button("Retry", key=f"retry-{key}", icon=":material/refresh:", type="tertiary",
+                      on_click=_again, args=(session, exchange, exchange.question))  # fmt: skip
+            st.button("Edit", key=f"edit-{key}", icon=":material/edit:", type="tertiary",
+                      on_click=keep, args=("editing", key))  # fmt: skip
+        if exchange.result is not None:
+            st.button("Why", key=f"why-{key}", icon=":material/account_tree:", type="tertiary",
+                      on_click=_look_why, args=(exchange.trace_id,))  # fmt: skip
+        dim(" · ".join(filter(None, facts)))
+
+
+def _by(exchange: Exchange) -> str:
+    if exchange.abstained:
+        return ""
+    return "Quoted from the files, no model was asked" if exchange.quoted else exchange.model
+
+
+def _look_why(trace_id: str) -> None:
+    keep("view", "Why")
+    keep("why", trace_id)
+
+
+def _judge(session: Session, trace_id: str, key: str) -> None:
+    """Into the log, and with what it cites into the questions of the set `feedback`."""
+    thumb = st.session_state[f"thumb-{key}"]
+    if thumb is None:
+        return
+    try:
+        session.forge(Action.ASK).give_feedback(trace_id, bool(thumb), project=session.slug)
+        keep("toast", "Thank you: it is a question of the set “feedback” now." if thumb else "Noted as not good.")
+    except RagforgeError as problem:
+        keep("trouble", problem_text(problem))
+
+
+def _again(session: Session, exchange: Exchange, question: str) -> None:
+    """Ask once more in place of the last turn, which goes."""
+    try:
+        if exchange.turn is not None:
+            session.forge(Action.ASK).remove_turn(exchange.turn.id, project=session.slug)
+        elif session.choices.ephemeral:
+            keep("private", tuple(kept("private", ()))[:-1])
+        session.engine.answers.forget(session.visitor.id, _thread(session))
+    except RagforgeError as problem:
+        keep("trouble", problem_text(problem))
+        return
+    keep("resend", question)
+    keep("editing", None)
+
+
+def _edit(session: Session, exchange: Exchange) -> None:
+    with st.chat_message("user", avatar=":material/edit:"), st.form("edit-question", border=False):
+        text = st.text_area("Your question", value=exchange.question, key="edited-question", max_chars=20_000)
+        with st.container(horizontal=True):
+            again = st.form_submit_button("Ask again", type="primary")
+            leave = st.form_submit_button("Leave it")
+    if again and text.strip():
+        _again(session, exchange, text)
+        st.rerun()
+    if leave:
+        keep("editing", None)
+        st.rerun()
+
+
+# -- on its way
+
+
+def _unanswered(session: Session, asked: Asked) -> None:
+    """A question that is being answered, or that came to nothing."""
+    _question(asked.question)
+    if not asked.ended:
+        st.fragment(_live, run_every=_FOLLOW_SECONDS)(session, asked)
+        return
+    with st.chat_message("assistant", avatar=":material/auto_stories:"):
+        if asked.text:
+            cited(answer_html(asked.text), key=f"answer-{asked.id}")
+        if asked.step is Step.STOPPED:
+            st.info("Stopped before the answer was complete. Nothing of it was kept.", icon=":material/stop_circle:")
+        elif asked.problem is not None:
+            st.error(problem_text(asked.problem), icon=":material/error:")
+        with st.container(horizontal=True):
+            if st.button("Retry", key=f"retry-{asked.id}", icon=":material/refresh:"):
+                ask(session, asked.question)
+            if st.button("Dismiss", key=f"dismiss-{asked.id}", type="tertiary"):
+                session.engine.answers.forget(session.visitor.id, _thread(session))
+                st.rerun()
+
+
+def _live(session: Session, asked: Asked) -> None:
+    """Looks again and again, alone; when the answer is there the whole page is drawn once."""
+    if asked.ended:
+        st.rerun()
+    pressed: Place | None = None
+    with st.chat_message("assistant", avatar=":material/auto_stories:"):
+        numbers = {source.number: source for source in asked.sources}
+        if asked.text:
+            number = cited(answer_html(asked.text, sources=numbers), key=f"answer-{asked.id}", writing=True)
+            pressed = Place.read(numbers[number]) if number in numbers else None
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.button("Stop", key=f"stop-{asked.id}", icon=":material/stop_circle:", on_click=asked.stop)
+            doing = _DOING.get(asked.step, "").format(count(len(asked.sources), "passage"))
+            dim(f"{doing} {duration(asked.seconds)}")
+    if pressed is not None:
+        passage(session, pressed)
+
+
+# -- before the first question
+
+
+def _welcome(session: Session) -> None:
+    documents = session.forge(Action.READ).documents(project=session.slug)
+    ready = [each for each in documents if each.status is Status.READY and each.enabled]
+    if ready:
+        st.subheader(f"Ask {session.project.name}", anchor=False)
+        st.markdown(
+            f"{count(len(ready), 'file')} can be asked. Every answer cites the passages it stands on: press a number "
+            "to see the words. Where your files do not tell, it says so.\n\n"
+            "- Name a file in your question, such as "
+            f"`{quiet_code(ready[0].name)}`, to ask that one.\n"
+            "- **Why** shows every passage that was found, and why it was used or dropped.\n"
+            "- **Prompt** shows exactly what a model is sent, and lets you change it."
+        )
+        return
+    st.subheader("Bring some files first", anchor=False)
+    st.markdown(
+        "Drop them into the sidebar: Word, PDF, slides, tables, web pages, mail, transcripts, data, source code. "
+        "They stay on " + ("the server." if session.engine.is_remote else "this machine.")
+    )
+    if documents:
+        st.markdown("The files that are here are switched off, or could not be read: the sidebar tells why.")
+    if session.visitor.may(Action.WRITE) and st.button("Try it with sample documents", icon=":material/inventory_2:"):
+        _bring_samples(session)
+
+
+def quiet_code(name: str) -> str:
+    return name.replace("`", "'")
+
+
+def _bring_samples(session: Session) -> None:
+    """The documents of an invented company, as if they had been dropped."""
+    with told():
+        jobs = []
+        for sample in sorted(files("ragforge.samples").iterdir(), key=lambda each: each.name):
+            if sample.name.startswith(("_", ".")) or not sample.is_file():
+                continue
+            with as_file(sample) as path:
+                jobs.append(session.forge(Action.WRITE).upload(path, name=sample.name, project=session.slug).id)
+        keep("uploads", (*kept("uploads", ()), *jobs))
+        st.rerun()

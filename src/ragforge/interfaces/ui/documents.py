@@ -1,0 +1,179 @@
+"""The page Documents: make a blueprint, PDR, workflow or build plan; read, edit, save and delete what was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import streamlit as st
+
+from ragforge.build import OFFLINE
+from ragforge.domain.access import Action
+from ragforge.domain.records import Artifact, ArtifactSection
+from ragforge.errors import RagforgeError
+from ragforge.interfaces.ui.cited import Listed, cited
+from ragforge.interfaces.ui.following import follow
+from ragforge.interfaces.ui.look import chip, dim, empty, html, quiet, show_problem, told
+from ragforge.interfaces.ui.passage import Place, passage, where
+from ragforge.interfaces.ui.render import answer_html
+from ragforge.interfaces.ui.session import Session, drop, keep, kept
+from ragforge.interfaces.words import ago, count
+
+_MEDIA = {
+    ".docx": ("Word", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
+    ".md": ("Markdown", "text/markdown"),
+}
+
+
+def documents(session: Session) -> None:
+    st.header("Documents", anchor=False)
+    with told():
+        made = session.forge(Action.READ).artifacts(project=session.slug)
+        if session.visitor.may(Action.WRITE):
+            _form(session, expanded=not made)
+        follow(session, "make", "Writing the document", lambda result: keep("artifact", result.get("artifact")))
+        if not made:
+            empty(
+                "Nothing was made yet",
+                "A document is written by an outline, section by section, each from passages that it cites. Sections "
+                "that your files say nothing about stay open, and tell what to add.",
+            )
+            return
+        by_id = {each.id: each for each in made}
+        if kept("artifact", None) not in by_id:
+            keep("artifact", made[0].id)
+        key = "artifact-choice"
+        st.session_state[key] = kept("artifact", None)
+        st.selectbox(
+            "Made so far",
+            list(by_id),
+            key=key,
+            format_func=lambda id: _named(by_id[id]) if id in by_id else id,
+            on_change=_look_at,
+            args=(key,),
+        )
+        _document(session, by_id[kept("artifact", None)])
+
+
+def _look_at(key: str) -> None:
+    keep("artifact", st.session_state[key])
+    drop("edit_section")
+
+
+def _named(artifact: Artifact) -> str:
+    return f"{artifact.title} · {artifact.kind}, {ago(artifact.made_at)}"
+
+
+def _form(session: Session, *, expanded: bool) -> None:
+    kinds = {outline.kind: outline for outline in session.forge(Action.READ).document_kinds()}
+    found = session.engine.models(session.visitor)
+    usual = next((each.card.name for each in found.models if "answers" in each.used_for), "")
+    models = list(
+        dict.fromkeys(("", *([OFFLINE] if usual else []), *(m.card.name for m in found.models if not m.problem)))
+    )
+    names = {"": f"As set: {usual}" if usual else "Quotes, without a model", OFFLINE: "Quotes, without a model"}
+    with st.expander("Make a document", icon=":material/add:", expanded=expanded), st.form("make"):
+        left, right = st.columns(2)
+        kind = left.selectbox("Kind", list(kinds), format_func=lambda kind: kinds[kind].title, key="make-kind")
+        title = right.text_input("Title", placeholder="As the kind and the project", max_chars=200, key="make-title")
+        brief = st.text_area(
+            "What it is about", placeholder="The new returns process for 2027", max_chars=20_000, key="make-brief"
+        )
+        model = st.selectbox("Written by", models, format_func=lambda name: names.get(name, name), key="make-model")
+        if st.form_submit_button("Make it", type="primary"):
+            payload: Mapping[str, Any] = {"kind": kind, "brief": brief, "title": title, "agent": "", "model": model}
+            try:
+                session.forge(Action.WRITE).enqueue("make", payload, project=session.slug)
+            except RagforgeError as problem:
+                show_problem(problem)
+                return
+            st.rerun()
+
+
+def _document(session: Session, artifact: Artifact) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        for ending, (name, media) in _MEDIA.items():
+            st.download_button(
+                name,
+                data=partial(session.forge(Action.READ).rendered, artifact, ending),
+                file_name=f"{artifact.kind}-{artifact.id[:8]}{ending}",
+                mime=media,
+                key=f"save-{ending}-{artifact.id}",
+                icon=":material/download:",
+                on_click="ignore",
+            )
+        if session.visitor.may(Action.WRITE):
+            with st.popover("Delete …", icon=":material/delete:"):
+                st.markdown("Delete this document for good?")
+                if st.button("Delete for good", key=f"remove-{artifact.id}", type="primary"):
+                    session.forge(Action.WRITE).remove_artifacts([artifact.id], project=session.slug)
+                    drop("artifact")
+                    keep("toast", f"Deleted {artifact.title}.")
+                    st.rerun()
+    st.title(quiet(artifact.title), anchor=False)
+    written = f"by {artifact.model}" if artifact.model else "quoted from the files, no model was asked"
+    open_ones = sum(section.open for section in artifact.sections)
+    dim(f"{artifact.kind}, {written}, {ago(artifact.made_at)}, from {count(len(artifact.sources), 'source')}")
+    if open_ones:
+        html(chip(f"{open_ones:,} of {count(len(artifact.sections), 'section')} open", "note"))
+    if artifact.problems:
+        with st.expander(f"{count(len(artifact.problems), 'remark')} on the whole", icon=":material/rule:"):
+            for problem in artifact.problems:
+                st.markdown(f"- {quiet(problem)}")
+    for number, section in enumerate(artifact.sections):
+        _section(session, artifact, number, section)
+    _sources(session, artifact)
+
+
+def _section(session: Session, artifact: Artifact, number: int, section: ArtifactSection) -> None:
+    key = f"{artifact.id}-{number}"
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.subheader(quiet(section.heading), anchor=False)
+        if session.visitor.may(Action.WRITE) and kept("edit_section", None) != key:
+            st.button("Edit", key=f"edit-{key}", icon=":material/edit:", type="tertiary",
+                      on_click=keep, args=("edit_section", key))  # fmt: skip
+    if kept("edit_section", None) == key:
+        _editor(session, artifact, number, section)
+        return
+    if section.open:
+        st.info(f"**Open.** {quiet(section.reason)}", icon=":material/pending:")
+        return
+    sources = {source.number: source for source in artifact.sources}
+    pressed = cited(answer_html(section.text, sources=sources), key=f"section-{key}")
+    if pressed in sources:
+        passage(session, Place.read(sources[pressed]))
+
+
+def _editor(session: Session, artifact: Artifact, number: int, section: ArtifactSection) -> None:
+    with st.form(f"edit-{artifact.id}-{number}", border=False):
+        text = st.text_area(
+            "Text of this section, as Markdown", value=section.text, key=f"text-{artifact.id}-{number}", height=280,
+            help="Cite sources by their numbers, as [1]; numbers that no source has are taken out.",
+        )  # fmt: skip
+        with st.container(horizontal=True):
+            save = st.form_submit_button("Save", type="primary")
+            leave = st.form_submit_button("Leave it")
+    if save:
+        try:
+            session.forge(Action.WRITE).edit_artifact(
+                artifact.id, project=session.slug, texts={number: text}, was={number: section.text}
+            )
+        except RagforgeError as problem:
+            show_problem(problem)
+            return
+        keep("toast", "Saved.")
+    if save or leave:
+        drop("edit_section")
+        st.rerun()
+
+
+def _sources(session: Session, artifact: Artifact) -> None:
+    if not artifact.sources:
+        return
+    st.subheader("Sources", anchor=False)
+    places = {source.number: Place.read(source) for source in artifact.sources}
+    listed = [Listed(number, place.name, where(place.locator)) for number, place in places.items()]
+    pressed = cited("", listed, key=f"sources-{artifact.id}")
+    if pressed in places:
+        passage(session, places[pressed])

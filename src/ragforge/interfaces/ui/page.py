@@ -1,0 +1,90 @@
+"""The script that Streamlit runs for every look at a page: who looks, at which project, at which page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import streamlit as st
+
+from ragforge.errors import RagforgeError, Unauthenticated
+from ragforge.interfaces.ui import chat, documents, evaluation, projects, session, status
+from ragforge.interfaces.ui.chats import chats
+from ragforge.interfaces.ui.control import control
+from ragforge.interfaces.ui.engine import Visitor, engine
+from ragforge.interfaces.ui.files import files
+from ragforge.interfaces.ui.look import html, show_problem, style
+from ragforge.interfaces.ui.session import Session, drop, keep, kept
+
+Shown = Callable[[Session], None]
+ICON = Path(__file__).parent / "icon.png"  # a symbol would be fetched from elsewhere
+
+
+def main() -> None:
+    st.set_page_config(page_title="ragforge", page_icon=ICON, layout="wide")
+    style()
+    try:
+        visitor = engine().visitor(kept("key", ""))
+        found = session.begin(engine(), visitor)
+        if found is None:
+            projects.first(visitor)
+            return
+        pages = st.navigation(
+            [
+                _page(chat.chat, found, "Chat", ":material/chat:", default=True),
+                _page(documents.documents, found, "Documents", ":material/article:"),
+                _page(evaluation.evaluation, found, "Evaluation", ":material/monitoring:"),
+                _page(status.status, found, "Status", ":material/health_and_safety:"),
+            ],
+            position="top",
+        )
+        _sidebar(found, visitor)
+        projects.toasts()
+        pages.run()
+        session.remember()
+    except Unauthenticated as refused:
+        _sign_in(refused)
+    except RagforgeError as problem:
+        show_problem(problem)
+        st.button("Try again", icon=":material/refresh:")
+
+
+def _page(show: Shown, found: Session, title: str, icon: str, *, default: bool = False) -> st.Page:
+    return st.Page(lambda: show(found), title=title, icon=icon, url_path=title.lower(), default=default)
+
+
+def _sidebar(found: Session, visitor: Visitor) -> None:
+    with st.sidebar:
+        html('<div class="rf-brand">ragforge</div>')
+        projects.switcher(found)
+        own, talks, how = st.tabs(["Files", "Chats", "Control"], key="side", on_change="rerun")
+        with own:
+            if own.open:
+                files(found)
+        with talks:
+            if talks.open:
+                chats(found)
+        with how:
+            if how.open:
+                control(found)
+        if visitor.name:
+            st.divider()
+            if st.button(f"Sign out {visitor.name}", icon=":material/logout:", type="tertiary"):
+                drop("key")
+                st.rerun()
+
+
+def _sign_in(refused: Unauthenticated) -> None:
+    """Where keys are needed. The key stays in this tab's session, and nowhere else."""
+    st.title("ragforge")
+    if kept("key", ""):
+        show_problem(refused)
+    with st.form("sign-in"):
+        key = st.text_input("Your key", type="password", placeholder="rf_…", autocomplete="current-password")
+        if st.form_submit_button("Sign in", type="primary"):
+            keep("key", key.strip())
+            st.rerun()
+    st.caption("Whoever runs this makes keys with ragforge keys new.")
+
+
+main()

@@ -1,0 +1,106 @@
+"""The web page in a real browser: `ragforge ui` as a process, Chromium driven by Playwright."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+
+from tests.process import Serving, serve
+
+expect.set_options(timeout=20_000)
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome") or ""
+_FLAGS = (
+    "--no-sandbox",
+    "--disable-dev-shm-usage",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(_FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def ui(workspace: Path, *options: str, variables: Mapping[str, str] | None = None) -> Iterator[Serving]:
+    """The pages of a workspace, or with `--server` of another's."""
+    with serve(workspace, *options, variables=variables, what="ui") as serving:
+        yield serving
+
+
+class Driver:
+    """What a person does on the page, and what they see."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self.page = page
+        self.address = address
+        self.complaints: list[str] = []
+        """What the browser says is wrong: scripts that fail, and whatever the policy does not let it load."""
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+
+    def open(self, path: str = "/") -> None:
+        self.page.goto(self.address + path)
+        expect(self.page.get_by_test_id("stApp")).to_be_visible()
+
+    def settle(self) -> None:
+        """Until the page runs no more."""
+        expect(self.page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+
+    def ask(self, question: str) -> None:
+        box = self.page.get_by_test_id("stChatInputTextArea")
+        expect(box).to_be_enabled()
+        box.fill(question)
+        box.press("Enter")
+
+    def view(self, name: str) -> None:
+        """Answer, Prompt or Why."""
+        self.page.get_by_role("radio", name=name, exact=True).click()
+        self.settle()
+
+    def side(self, name: str) -> None:
+        """Files, Chats or Control."""
+        self.page.get_by_role("tab", name=name, exact=True).click()
+        self.settle()
+
+    def to(self, name: str) -> None:
+        """A page."""
+        self.page.get_by_role("link", name=name, exact=True).click()
+        expect(self.page.get_by_role("heading", name=name, exact=True)).to_be_visible()
+        self.settle()
+
+    def drop(self, *files: Path) -> None:
+        self.page.get_by_test_id("stSidebar").locator("input[type=file]").set_input_files(list(files))
+
+    @property
+    def answer(self) -> Locator:
+        """The text of the newest answer."""
+        return self.page.locator(".answer .text").last
+
+    @property
+    def dialog(self) -> Locator:
+        return self.page.get_by_role("dialog")
+
+    def file(self, name: str) -> Locator:
+        """Its line in the sidebar."""
+        rows = self.page.get_by_test_id("stSidebar").locator("[class*=st-key-file-]")
+        return rows.filter(has_text=name)
+
+    def close_dialog(self) -> None:
+        self.page.keyboard.press("Escape")
+        expect(self.dialog).to_have_count(0)
