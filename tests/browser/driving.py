@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
 
 from tests.process import Serving, serve
 
@@ -52,7 +52,11 @@ class Driver:
         """What the browser says is wrong: scripts that fail, and whatever the policy does not let it load."""
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("console", lambda said: self.complaints.append(said.text) if said.type == "error" else None)
+        page.on("console", self._heard)
+
+    def _heard(self, said: ConsoleMessage) -> None:
+        if said.type == "error" and "/_stcore/" not in said.location.get("url", ""):  # it tries out where its root is
+            self.complaints.append(said.text)
 
     def open(self, path: str = "/") -> None:
         self.page.goto(self.address + path)
@@ -101,6 +105,10 @@ class Driver:
         rows = self.page.get_by_test_id("stSidebar").locator("[class*=st-key-file-]")
         return rows.filter(has_text=name)
 
+    def menu(self, name: str) -> None:
+        """Open what can be done with a file."""
+        self.file(name).get_by_test_id("stPopoverButton").locator("visible=true").first.click()
+
     def close_dialog(self) -> None:
-        self.page.keyboard.press("Escape")
+        self.dialog.get_by_role("button", name="Close").click()
         expect(self.dialog).to_have_count(0)

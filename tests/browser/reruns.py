@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 from websockets.typing import Origin, Subprotocol
 
 
@@ -23,16 +24,19 @@ class Tab:
     """What the page said was wrong: exceptions, and errors in its own words."""
 
     def __enter__(self) -> Self:
-        self._socket: ClientConnection = connect(
-            self.address.replace("http://", "ws://") + "/_stcore/stream",
-            subprotocols=[Subprotocol("streamlit")],
-            origin=Origin(self.address),
-            max_size=2**26,
+        self._opened = ExitStack()
+        self._socket = self._opened.enter_context(
+            connect(
+                self.address.replace("http://", "ws://") + "/_stcore/stream",
+                subprotocols=[Subprotocol("streamlit")],
+                origin=Origin(self.address),
+                max_size=2**26,
+            )
         )
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._socket.close()
+        self._opened.close()
 
     def rerun(self, query: str = "") -> None:
         """Run the page once more, to its end."""

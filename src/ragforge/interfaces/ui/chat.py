@@ -27,7 +27,7 @@ from ragforge.interfaces.ui.cited import Listed, cited
 from ragforge.interfaces.ui.look import chip, dim, html, problem_text, quiet, told
 from ragforge.interfaces.ui.passage import Place, passage, where
 from ragforge.interfaces.ui.render import answer_html, plain_html
-from ragforge.interfaces.ui.session import Session, choose_conversation, keep, kept
+from ragforge.interfaces.ui.session import Session, choose_conversation, keep, kept, show_view
 from ragforge.interfaces.words import ago, count, duration, price
 
 _FOLLOW_SECONDS = 0.3
@@ -74,12 +74,12 @@ def chat(session: Session) -> None:
 
 
 def _view() -> str:
-    key = "view-choice"
-    st.session_state[key] = kept("view", "Answer")
+    key = f"view-{kept('view_number', 0)}"
     st.segmented_control(
         "View",
         VIEWS,
         key=key,
+        default=kept("view", "Answer"),
         required=True,
         on_change=lambda: keep("view", st.session_state[key] or "Answer"),
         label_visibility="collapsed",
@@ -96,7 +96,7 @@ def _input(session: Session) -> None:
         return
     if session.choices.preview:
         keep("draft", text)
-        keep("view", "Prompt")
+        show_view("Prompt")
         keep("prompted", None)
         st.rerun()
     ask(session, text)
@@ -130,7 +130,7 @@ def ask(session: Session, question: str, *, prompted: Prompted | None = None, sh
         session.engine.answers.ask(session.visitor.id, question, thread, stream)
         for name in ("prompted", "draft", "editing"):
             keep(name, None)
-        keep("view", "Answer")
+        show_view("Answer")
         st.rerun()
 
 
@@ -312,7 +312,7 @@ def _by(exchange: Exchange) -> str:
 
 
 def _look_why(trace_id: str) -> None:
-    keep("view", "Why")
+    show_view("Why")
     keep("why", trace_id)
 
 

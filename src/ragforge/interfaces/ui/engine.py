@@ -6,6 +6,7 @@ the engine only through a `Visitor`, for one action at a time, as every other su
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ragforge.settings import Settings
 
 Forge: TypeAlias = "Ragforge | RemoteForge"
+
+log = logging.getLogger("ragforge.ui")
 
 _MODELS_SECONDS = 15.0
 """How long a list of models is believed: to look for them takes a moment."""
@@ -91,6 +94,7 @@ class Here:
 
     def __enter__(self) -> Self:
         self._worker.start()
+        log.info("opened")
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:

@@ -39,12 +39,15 @@ def files(session: Session) -> None:
 
 
 def _files(session: Session) -> None:
+    zone, moving, listed = st.container(), st.container(), st.container()  # what comes and goes in one moves no other
     with told():
-        if session.visitor.may(Action.WRITE):
-            _drop_zone(session)
-        moving = _uploads(session)
-        documents = session.forge(Action.READ).documents(project=session.slug)
-        _list(session, documents, moving)
+        with zone:
+            if session.visitor.may(Action.WRITE):
+                _drop_zone(session)
+        with moving:
+            names = _uploads(session)
+        with listed:
+            _list(session, session.forge(Action.READ).documents(project=session.slug), names)
 
 
 # -- bringing files
@@ -198,10 +201,10 @@ def _name(session: Session, document: Document) -> None:
     with st.container(horizontal=True, wrap=False, vertical_alignment="center", gap="small", key=f"file-{document.id}"):
         name = quiet(document.name)
         if document.status is Status.READY:
-            key = f"on-{document.id}"
-            st.session_state[key] = document.enabled
+            key = f"on-{document.id}-{_switched(document)}"
             st.toggle(
                 name,
+                value=document.enabled,
                 key=key,
                 on_change=_switch,
                 args=(session, document.id, key),
@@ -214,10 +217,23 @@ def _name(session: Session, document: Document) -> None:
             _details(session, document)
 
 
+def _switched(document: Document) -> int:
+    """How often somebody else switched it while this page was open.
+
+    Then its switch is another widget: of the old one a browser may still tell how it stood.
+    """
+    shown: dict[str, tuple[bool, int]] = st.session_state.setdefault("rf_switches", {})
+    enabled, number = shown.get(document.id, (document.enabled, 0))
+    shown[document.id] = document.enabled, number + (enabled != document.enabled)
+    return shown[document.id][1]
+
+
 def _switch(session: Session, id: str, key: str) -> None:
     wanted = bool(st.session_state[key])
     try:
         session.forge(Action.WRITE).enable([id], wanted, project=session.slug)
+        shown = st.session_state["rf_switches"]
+        shown[id] = wanted, shown[id][1]
     except RagforgeError as problem:  # callbacks run before the page is drawn
         keep("trouble", problem_text(problem))
 

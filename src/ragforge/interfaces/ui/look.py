@@ -112,8 +112,7 @@ def problem_text(problem: RagforgeError) -> str:
 
 def quiet(text: str) -> str:
     """Text of anybody as it is, in a place where Streamlit reads Markdown."""
-    escaped = "".join(f"\\{letter}" if letter in _MARKS else letter for letter in text)
-    return escaped.replace("://", "\\://")
+    return "".join(f"\\{letter}" if letter in _MARKS else letter for letter in text)
 
 
 _MARKS = frozenset("\\`*_{}[]()#+-!|<>~$:&")

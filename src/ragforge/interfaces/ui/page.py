@@ -39,7 +39,8 @@ def main() -> None:
             position="top",
         )
         _sidebar(found, visitor)
-        projects.toasts()
+        with st.container():
+            projects.toasts()
         pages.run()
         session.remember()
     except Unauthenticated as refused:

@@ -28,7 +28,9 @@ _MARKER = re.compile(r"(?<![\w\]])\[([0-9]{1,3})\]|(?<=\])\[([0-9]{1,3})\]")
 _TAG = re.compile(r"(<[^>]*>)")
 _FRONT_MATTER = re.compile(r"\A---(\n.*?)\n---(?=\n)", re.DOTALL)
 """Facts before a text; else they would look like a heading."""
-_WORD = re.compile(r"\w")
+_WORD = re.compile(r"\w+")
+_NUMBERED = re.compile(r"(?m)^[ \t>]*(\d{1,9})[.)][ \t]")
+"""The number that begins an item of a list."""
 _SAFE_LINK = re.compile(r"https?://", re.IGNORECASE)
 
 
@@ -76,10 +78,11 @@ def passage_html(text: str, start: int = 0, end: int = 0) -> str:
 def _with_mark(text: str, start: int, end: int) -> str:
     """Marks stand beside words, so that they change nothing of what begins or ends a line of Markdown."""
     hidden = _PRIVATE.sub("\ufffd", _FRONT_MATTER.sub(r"```\1\n```", text))
-    words = [match.start() for match in _WORD.finditer(hidden, start, end)]
+    numbers = {match.start(1) for match in _NUMBERED.finditer(hidden, 0, end)}
+    words = [match.span() for match in _WORD.finditer(hidden, start, end) if match.start() not in numbers]
     if not words:
         return hidden
-    first, last = words[0], words[-1] + 1
+    first, last = words[0][0], words[-1][1]
     return f"{hidden[:first]}{_MARK}{hidden[first:last]}{_MARKED}{hidden[last:]}"
 
 
@@ -88,6 +91,7 @@ def _marked(html: str) -> str:
     shown, inside = [], False
     for piece in _TAG.split(html):
         if piece.startswith("<"):  # our own tags: in the text itself it is escaped
+            inside = _MARK in piece or (inside and _MARKED not in piece)  # after ``` the language is in a tag
             shown.append(_PRIVATE.sub("", piece))
             continue
         for part in re.split(f"([{_MARK}{_MARKED}])", piece):

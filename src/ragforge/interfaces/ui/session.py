@@ -105,6 +105,16 @@ def drop(name: str) -> None:
     st.session_state.pop(f"rf_{name}", None)
 
 
+def show_view(name: str) -> None:
+    """Answer, Prompt or Why, whatever a person looks at now.
+
+    The widget becomes another one: of the old one a browser may still tell what was chosen before.
+    """
+    if kept("view", "Answer") != name:
+        keep("view", name)
+        keep("view_number", kept("view_number", 0) + 1)
+
+
 def choose_project(slug: str) -> None:
     """Look at another project; what belongs to the one before is left."""
     if kept("project", "") != slug:
@@ -116,7 +126,7 @@ def choose_project(slug: str) -> None:
 
 def choose_conversation(id: str) -> None:
     keep("chat", id)
-    keep("view", "Answer")
+    show_view("Answer")
     for name in ("prompted", "private", "editing"):
         drop(name)
 

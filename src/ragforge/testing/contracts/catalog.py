@@ -1179,6 +1179,7 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.conversations.begin(s, p, "title"),
             lambda u, s, p: u.conversations.get(s, p, "c"),
             lambda u, s, p: u.conversations.all(s, p),
+            lambda u, s, p: u.conversations.rename(s, p, "c", "title"),
             lambda u, s, p: u.conversations.remove(s, p, "c"),
             lambda u, s, p: u.conversations.add(s, p, records.turn("c"), "", None),
             lambda u, s, p: u.conversations.turns(s, p, "c"),

@@ -1,0 +1,293 @@
+"""O3: the web page, by the logic of its pages; `tests/browser` looks at it with eyes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ragforge import Ragforge
+from ragforge.domain.access import Action, Role
+from ragforge.domain.library import Outcome
+from ragforge.errors import NotAllowed
+from ragforge.interfaces.ui import engine
+from ragforge.settings import load
+from ragforge.testing.model_server import SERVER_ERROR, ModelServer
+from tests.forge import open_forge
+from tests.pages import answered, ask, choose, look, pages, press, run, said, side
+from tests.served import answers, open_served
+
+_RULES = "# Returns\n\nA chair may be returned within sixty days. Collection is free of charge.\n"
+_CODE = "def refund_days(kind):\n    return {'chair': 60, 'lamp': 30}[kind]\n"
+
+
+def _files(folder: Path, forge: Ragforge) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "returns.md").write_text(_RULES)
+    (folder / "refund.py").write_text(_CODE)
+    assert not forge.add(folder, project="p").failed
+
+
+@pytest.fixture
+def forge(tmp_path: Path) -> Iterator[Ragforge]:
+    with open_forge(tmp_path / "workspace") as made:
+        _files(tmp_path / "files", made)
+        yield made
+
+
+def test_O3_the_first_look_asks_for_a_project_and_makes_it(tmp_path: Path) -> None:
+    with Ragforge.open(load(tmp_path / "workspace")) as forge, pages(forge) as tab:
+        assert [each.label for each in tab.text_input] == ["Name of the project"]
+        tab.text_input[0].set_value("Contracts 2026")
+        press(tab, "Make it")
+        assert [project.slug for project in forge.projects()] == ["contracts-2026"]
+        assert any("Bring some files first" in str(each.value) for each in tab.subheader)
+
+
+def test_O3_an_answer_is_kept_and_survives_a_reload(forge: Ragforge) -> None:
+    with pages(forge) as tab:
+        ask(tab, "How long may a chair be returned?")
+        (conversation,) = forge.conversations(project="p")
+        (turn,) = forge.turns(conversation.id, project="p")
+        assert "sixty days" in turn.answer
+        assert turn.citations
+        again = look(project="p", chat=conversation.id)
+        assert any("How long may a chair be returned?" in text for text in said(again))
+        assert any(each.label == "Retry" for each in again.button)
+
+
+def test_O3_what_was_chosen_survives_a_reload_in_the_address(forge: Ragforge) -> None:
+    with pages(forge):
+        tab = look(project="p", theta="0.8", alpha="0.4", stages="gate,inject", lock="1", preview="1", model="offline")
+        chosen = tab.session_state["rf_choices"]
+        assert (chosen.strictness, chosen.alpha, chosen.lock, chosen.preview) == (0.8, 0.4, True, True)
+        assert chosen.stages == {"gate", "inject"}
+        assert chosen.model == "offline"
+        run(tab)
+        assert tab.query_params["stages"] in ("gate,inject", ["gate,inject"])
+
+
+@pytest.mark.parametrize(
+    "query", [{"theta": "x", "alpha": "9"}, {"project": "nobody"}, {"chat": "none"}, {"stages": "?"}]
+)
+def test_O3_a_misspelt_address_is_taken_as_far_as_it_goes(forge: Ragforge, query: dict[str, str]) -> None:
+    with pages(forge):
+        tab = look(**query)
+        assert tab.chat_input
+
+
+def test_O3_an_abstention_says_what_would_help_and_what_is_nearest(forge: Ragforge) -> None:
+    with pages(forge) as tab:
+        ask(tab, "Who won the football cup in 1998?")
+        told = " ".join(said(tab))
+        assert "**No answer.**" in told
+        assert "What would help" in told
+
+
+def test_O3_an_empty_project_teaches(tmp_path: Path) -> None:
+    with open_forge(tmp_path / "workspace") as forge, pages(forge) as tab:
+        ask(tab, "How long may a chair be returned?")
+        assert "Drop files into the sidebar" in " ".join(said(tab))
+
+
+def test_O3_controls_reach_the_question(forge: Ragforge) -> None:
+    with pages(forge) as tab:
+        side(tab, "Control")
+        next(each for each in tab.toggle if each.label == "Exact File Lock").set_value(True)
+        run(tab)
+        side(tab, "Files")
+        ask(tab, "What is returned for a chair?")
+        told = " ".join(said(tab))
+        assert "names none that can be read" in told  # locked to files that it names
+        press(tab, "Dismiss")
+        ask(tab, "What does refund.py return for a chair?")
+        assert "❖ refund.py" in " ".join(said(tab))
+
+
+def test_O3_turning_a_stage_off_and_on_again(forge: Ragforge) -> None:
+    with pages(forge) as tab:
+        side(tab, "Control")
+        next(each for each in tab.toggle if each.label == "A3 Gate").set_value(False)
+        run(tab)
+        assert "gate" not in tab.session_state["rf_choices"].stages
+        assert next(each for each in tab.slider if each.label.startswith("Strictness")).disabled
+        next(each for each in tab.toggle if each.label == "A3 Gate").set_value(True)
+        run(tab)
+        assert "gate" in tab.session_state["rf_choices"].stages
+
+
+def test_O3_retry_and_edit_take_the_place_of_the_last_turn(forge: Ragforge) -> None:
+    with pages(forge) as tab:
+        ask(tab, "How long may a chair be returned?")
+        answered(press(tab, "Retry"))
+        (conversation,) = forge.conversations(project="p")
+        assert [turn.question for turn in forge.turns(conversation.id, project="p")] == [
+            "How long may a chair be returned?"
+        ]
+        press(tab, "Edit")
+        next(each for each in tab.text_area if each.label == "Your question").set_value("Is collection free?")
+        answered(press(tab, "Ask again"))
+        assert [turn.question for turn in forge.turns(conversation.id, project="p")] == ["Is collection free?"]
+
+
+def test_O3_nothing_is_kept_of_an_ephemeral_question(forge: Ragforge) -> None:
+    with pages(forge) as tab:
+        side(tab, "Control")
+        next(each for each in tab.toggle if each.label == "Keep nothing").set_value(True)
+        run(tab)
+        ask(tab, "How long may a chair be returned?")
+        assert "not kept" in " ".join(said(tab))
+        assert forge.conversations(project="p") == []
+        assert forge.query_log(project="p") == []
+
+
+def test_S9_why_tells_every_candidate_and_near_misses(forge: Ragforge) -> None:
+    with pages(forge) as tab:
+        ask(tab, "How long may a chair be returned?")
+        choose(tab, "Why")
+        told = " ".join(said(tab))
+        assert "returns.md" in told
+        assert "What each stage said" in told
+        assert "Evidence" in told
+
+
+def test_S8_the_prompt_is_shown_without_a_model_but_not_sent(forge: Ragforge) -> None:
+    with pages(forge) as tab:
+        choose(tab, "Prompt")
+        next(each for each in tab.text_area if each.label == "Your question").set_value("How long?")
+        press(tab, "Show the prompt")
+        assert next(each for each in tab.button if each.label == "Send").disabled
+        assert "There is no model to send it to" in " ".join(said(tab))
+
+
+def test_S8_an_edited_prompt_is_sent_byte_for_byte(tmp_path: Path) -> None:
+    with ModelServer(reply="Sixty days [1].") as server, open_served(tmp_path / "workspace", server) as forge:
+        _files(tmp_path / "files", forge)
+        with pages(forge) as tab:
+            choose(tab, "Prompt")
+            next(each for each in tab.text_area if each.label == "Your question").set_value("How long for a chair?")
+            press(tab, "Show the prompt")
+            block = next(each for each in tab.text_area if each.label.startswith("Task"))
+            block.set_value(str(block.value) + "\nAnswer like a pirate.")
+            run(tab)
+            shown = "".join(str(each.value) for each in tab.code)
+            assert not answers(server)
+            answered(press(tab, "Send as changed"))
+        (call,) = answers(server)
+        assert "Answer like a pirate." in call.prompt
+        sent = [message["content"] for message in call.json["messages"]]
+        assert all(text in shown for text in sent)
+
+
+def test_S2_headings_by_hand_are_in_the_prompt(tmp_path: Path) -> None:
+    with ModelServer() as server, open_served(tmp_path / "workspace", server) as forge:
+        _files(tmp_path / "files", forge)
+        with pages(forge) as tab:
+            choose(tab, "Prompt")
+            next(each for each in tab.text_area if each.label == "Your question").set_value("How long for a chair?")
+            press(tab, "Show the prompt")
+            next(each for each in tab.text_area if each.label.startswith("Headings")).set_value("Deadline\nTransport")
+            press(tab, "Make the prompt anew with these")
+            block = next(each for each in tab.text_area if each.label.startswith("Format"))
+            assert "Deadline\nTransport" in str(block.value)
+
+
+def test_O3_a_model_that_fails_is_told_and_quotes_come_instead(tmp_path: Path) -> None:
+    with (
+        ModelServer(always=SERVER_ERROR) as server,
+        open_served(tmp_path / "workspace", server, ask__stages="") as forge,
+    ):
+        _files(tmp_path / "files", forge)
+        with pages(forge) as tab:
+            ask(tab, "How long may a chair be returned?")
+            told = " ".join(said(tab))
+            assert "Without model" in told
+            assert "these are quotes" in told
+
+
+def test_O3_a_reader_sees_no_way_to_change_anything(forge: Ragforge) -> None:
+    _, secret = forge.access().create("Rita", Role.READER)
+    with pages(forge) as tab:
+        assert [each.label for each in tab.text_input] == ["Your key"]
+        tab.text_input[0].set_value("rf_wrong")
+        press(tab, "Sign in")
+        assert "No such key" in " ".join(said(tab))
+        tab.text_input[0].set_value(secret)
+        press(tab, "Sign in")
+        labels = {each.label for each in tab.button}
+        assert not labels & {"Delete …", "New project", "Rules and memory"}
+        assert all(each.disabled for each in tab.toggle)
+        ask(tab, "How long may a chair be returned?")
+        assert any(each.label == "Retry" for each in tab.button)
+
+
+def test_O3_a_page_asks_for_one_action_at_a_time(forge: Ragforge) -> None:
+    """A key that may only read is refused what a page would do with it, whatever the page offers."""
+    _, secret = forge.access().create("Rita", Role.READER)
+    with engine.Here(forge) as here:
+        visitor = here.visitor(secret)
+        assert visitor.forge(Action.READ).projects()
+        for action in (Action.WRITE, Action.MANAGE, Action.OPERATE):
+            assert not visitor.may(action)
+            with pytest.raises(NotAllowed):
+                visitor.forge(action)
+
+
+def test_O3_a_revoked_key_is_signed_out_at_the_next_look(forge: Ragforge) -> None:
+    key, secret = forge.access().create("Rita", Role.READER)
+    with pages(forge) as tab:
+        tab.text_input[0].set_value(secret)
+        press(tab, "Sign in")
+        assert tab.chat_input
+        forge.access().revoke(key.id)
+        time.sleep(0.6)
+        run(tab)
+        assert not tab.chat_input
+        assert [each.label for each in tab.text_input] == ["Your key"]
+
+
+def test_O3_a_server_that_is_away_is_told_with_the_next_step(tmp_path: Path) -> None:
+    engine.use(engine.There("http://127.0.0.1:9", "", load(tmp_path / "workspace")))
+    tab = look()
+    assert tab.error
+    assert "does not answer" in str(tab.error[0].value)
+    assert "**Next:** check the address" in str(tab.error[0].value)
+    assert any(each.label == "Try again" for each in tab.button)
+
+
+def test_O3_conversations_are_listed_renamed_and_deleted(forge: Ragforge) -> None:
+    with pages(forge) as tab:
+        ask(tab, "How long may a chair be returned?")
+        side(tab, "Chats")
+        (conversation,) = forge.conversations(project="p")
+        tab.text_input(key=f"title-{conversation.id}").set_value("About chairs")
+        press(tab, "Rename")
+        assert forge.conversation(conversation.id, project="p").title == "About chairs"
+        tab.checkbox(key=f"sure-{conversation.id}").check()
+        run(tab)
+        tab.button(key=f"delete-chat-{conversation.id}").click()
+        run(tab)
+        assert forge.conversations(project="p") == []
+
+
+def test_I17_dropped_files_that_cannot_be_used_are_told_one_by_one(forge: Ragforge, tmp_path: Path) -> None:
+    same = forge.upload(tmp_path / "files" / "returns.md", name="copy.md", project="p")
+    (tmp_path / "broken.docx").write_bytes(b"PK\x03\x04 not a package")
+    broken = forge.upload(tmp_path / "broken.docx", project="p")
+    with pages(forge) as tab:
+        tab.session_state["rf_uploads"] = (same.id, broken.id)
+        deadline = time.monotonic() + 20
+        while not all(forge.job(each.id).ended for each in (same, broken)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        run(tab)
+        told = " ".join(said(tab))
+        assert "same bytes" in told
+        assert "could not be read" in told
+        press(tab, "Dismiss")
+        assert "same bytes" not in " ".join(said(tab))
+        assert {Outcome.DUPLICATE, Outcome.FAILED} == {
+            Outcome(forge.job(each.id).result[0]["outcome"]) for each in (same, broken)
+        }

@@ -1,0 +1,89 @@
+"""Pages of the web interface without a browser, by Streamlit's own AppTest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from streamlit.testing.v1 import AppTest
+
+from ragforge import Ragforge
+from ragforge.interfaces.ui import engine, page
+
+SCRIPT = Path(page.__file__)
+
+
+@contextmanager
+def pages(forge: Ragforge) -> Iterator[AppTest]:
+    """A first look at the pages of a workspace."""
+    with engine.Here(forge) as here:
+        engine.use(here)
+        yield look()
+
+
+def look(**query: str) -> AppTest:
+    """A new tab, with this in its address."""
+    tab = AppTest.from_file(str(SCRIPT), default_timeout=30)
+    tab.query_params.update(query)
+    return run(tab)
+
+
+def run(tab: AppTest) -> AppTest:
+    """Once more; whatever happens, no page may fail."""
+    tab.run()
+    assert not tab.exception, [(each.message, each.stack_trace) for each in tab.exception]
+    return tab
+
+
+def ask(tab: AppTest, question: str) -> AppTest:
+    """Ask, and wait for the answer."""
+    tab.chat_input[0].set_value(question)
+    run(tab)
+    return answered(tab)
+
+
+def answered(tab: AppTest) -> AppTest:
+    deadline = time.monotonic() + 30
+    while not _has(tab, "Why") and not _has(tab, "Dismiss"):
+        assert time.monotonic() < deadline, said(tab)
+        time.sleep(0.05)
+        run(tab)
+    return tab
+
+
+def _has(tab: AppTest, button: str) -> bool:
+    return any(each.label == button for each in tab.main.get("button"))
+
+
+def press(tab: AppTest, label: str) -> AppTest:
+    """The last button that is called so."""
+    found = [each for each in tab.button if each.label == label]
+    assert found, [each.label for each in tab.button]
+    found[-1].click()
+    return run(tab)
+
+
+def choose(tab: AppTest, view: str) -> AppTest:
+    """Answer, Prompt or Why."""
+    tab.session_state["rf_view"] = view
+    tab.session_state["rf_view_number"] = 100 + len(view)  # a widget that nobody has touched
+    return run(tab)
+
+
+def side(tab: AppTest, name: str) -> AppTest:
+    """Files, Chats or Control: what is not looked at is not on the page."""
+    tab.session_state["side"] = name
+    return run(tab)
+
+
+def said(tab: AppTest) -> list[str]:
+    """All that the page says in words, also as HTML of its own."""
+    told: list[str] = []
+    for kind in ("markdown", "info", "warning", "error", "caption", "html"):
+        elements: Any = tab.get(kind)
+        for each in elements:
+            told.append(str(getattr(each, "value", None) or getattr(each.proto, "body", "")))
+    return told
