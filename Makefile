@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 export RAGFORGE_MODELS := $(CURDIR)/.cache/models
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test check bench bench-peers bench-search bench-answers prove docs setup models clean
+.PHONY: demo ui test check screenshots bench bench-peers bench-search bench-answers prove docs setup models clean
 
 ## a sample project: built, listed, searched, asked
 demo: models
@@ -25,6 +25,11 @@ demo: models
 	@$(BIN)/ragforge --workspace .demo ask "How long can I return a chair?" --project demo
 	@echo "\n$$ ragforge ask \"Who won the football cup in 1998?\"   (the documents do not say: exit code 4)"
 	@$(BIN)/ragforge --workspace .demo ask "Who won the football cup in 1998?" --project demo; test $$? -eq 4
+
+## the web page, of the demo's workspace
+ui: models
+	@test -d .demo || $(MAKE) --no-print-directory demo
+	$(BIN)/ragforge --workspace .demo ui
 
 ## every test that needs no outside server, after lint, types and import contracts
 test: check models
@@ -67,6 +72,10 @@ prove: check models
 ## the generated reference
 docs: setup
 	$(BIN)/python -m ragforge.interfaces.cli.reference docs/reference
+
+## pictures of every page, in docs/images/ui; they need Chromium
+screenshots: models
+	$(BIN)/python -m tools.make_screenshots
 
 setup: $(VENV)/.ready
 

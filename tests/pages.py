@@ -55,7 +55,7 @@ def answered(tab: AppTest) -> AppTest:
 
 
 def _has(tab: AppTest, button: str) -> bool:
-    return any(each.label == button for each in tab.main.get("button"))
+    return any(each.label == button for each in tab.main.button)
 
 
 def press(tab: AppTest, label: str) -> AppTest:

@@ -291,3 +291,18 @@ def test_I17_dropped_files_that_cannot_be_used_are_told_one_by_one(forge: Ragfor
         assert {Outcome.DUPLICATE, Outcome.FAILED} == {
             Outcome(forge.job(each.id).result[0]["outcome"]) for each in (same, broken)
         }
+
+
+def test_O3_a_key_may_choose_only_the_models_of_the_settings(tmp_path: Path) -> None:
+    """Whatever the address says: a model that is paid for is chosen by whoever runs it, or by an admin."""
+    with ModelServer() as server, open_served(tmp_path / "workspace", server) as forge:
+        _files(tmp_path / "files", forge)
+        _, secret = forge.access().create("Rita", Role.READER)
+        with pages(forge):
+            tab = look(project="p", model="openai-compatible:dear")
+            tab.text_input[0].set_value(secret)
+            press(tab, "Sign in")
+            tab.chat_input[0].set_value("How long?")
+            run(tab)
+            assert "may not choose the model" in " ".join(said(tab)).replace("\\", "")
+        assert not server.calls

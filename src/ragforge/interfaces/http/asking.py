@@ -17,7 +17,6 @@ from typing import cast
 from starlette.requests import HTTPConnection
 
 from ragforge.app import AskOptions, Ragforge
-from ragforge.build import OFFLINE, PROFILES
 from ragforge.domain.access import Role
 from ragforge.domain.answers import Event, Prompted
 from ragforge.domain.cancel import Cancel
@@ -25,6 +24,7 @@ from ragforge.domain.generation import Usage
 from ragforge.domain.pending import Pending
 from ragforge.domain.retrieval import Tuning
 from ragforge.errors import NotAllowed, RagforgeError, UserError
+from ragforge.interfaces import choosing
 from ragforge.interfaces.fields.answers import event_fields
 from ragforge.interfaces.http.caller import Caller
 from ragforge.interfaces.http.requests import AskRequest, PromptRequest, TuningFields
@@ -39,14 +39,8 @@ _OWN_RERANKERS = ("", "cosine", "cross-encoder")
 
 
 def check_model(caller: Caller, model: str) -> None:
-    """What is paid for is chosen in the settings; only an admin may name another model."""
-    settings = caller.forge.settings.model
-    named = {"", OFFLINE, *PROFILES, settings.name, *(getattr(settings, profile) for profile in PROFILES)}
-    if model not in named and caller.principal.role is not Role.ADMIN:
-        raise NotAllowed(
-            f"a key of the role {caller.principal.role} may not choose the model {model[:200]!r}",
-            hint=f"use a profile ({', '.join(PROFILES)}), {OFFLINE}, or leave it out",
-        )
+    """Raises `NotAllowed` if the caller may not choose this one."""
+    choosing.check_model(caller.principal.role, caller.forge.settings.model, model)
 
 
 def tuning_of(caller: Caller, asked: TuningFields) -> Tuning:

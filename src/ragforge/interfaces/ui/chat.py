@@ -109,7 +109,7 @@ def ask(session: Session, question: str, *, prompted: Prompted | None = None, sh
     """Begin, and look at how it goes. What the page does meanwhile stops nothing."""
     with told():
         forge, choices, slug = session.forge(Action.ASK), session.choices, session.slug
-        how = choices.options(forge.tuning())
+        how = session.options()
         if prompted is not None:
             how["prompted"] = prompted
         if shaping is not None:

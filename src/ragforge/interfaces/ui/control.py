@@ -33,26 +33,39 @@ def _change(name: str, key: str, read: Callable[[Any], Any] = lambda value: valu
     keep("choices", replace(choices, **{name: read(st.session_state[key])}))
 
 
-def _model(session: Session) -> None:
-    found, choices = session.engine.models(session.visitor), session.choices
+QUOTES = "Quotes, without a model"
+
+
+def models_for(session: Session) -> dict[str, str]:
+    """The models that are reachable now and may be chosen, by name, as the page shows them; empty: as set."""
+    found = session.engine.models(session.visitor)
     usable = [each.card.name for each in found.models if not each.problem]
-    usual = next((each.card.name for each in found.models if "answers" in each.used_for), "")
-    options = ["", OFFLINE, *usable] if usual else ["", *usable]
-    if choices.model and choices.model not in options:
-        options.append(choices.model)
-    names = {"": f"As set: {usual}" if usual else "Quotes, without a model", OFFLINE: "Quotes, without a model"}
+    offered = {name: name for name in usable if session.visitor.may_choose(name)}
+    usual = usual_model(found)
+    return {"": f"As set: {usual}", OFFLINE: QUOTES, **offered} if usual else {"": QUOTES, **offered}
+
+
+def usual_model(found: LanguageModels) -> str:
+    """Who answers unless somebody chooses otherwise; empty: nobody."""
+    return next((each.card.name for each in found.models if "answers" in each.used_for), "")
+
+
+def _model(session: Session) -> None:
+    found, choices, names = session.engine.models(session.visitor), session.choices, models_for(session)
+    if choices.model and choices.model not in names:
+        names[choices.model] = f"{choices.model} (not reachable)"
     key = "choice-model"
     st.session_state[key] = choices.model
     st.selectbox(
         "Model",
-        options,
+        list(names),
         key=key,
         format_func=lambda name: names.get(name, name),
         on_change=_change,
         args=("model", key),
         help="Who writes the answer. Without a model the answer quotes your files, word for word.",
     )
-    _facts(found, choices.model or usual)
+    _facts(found, choices.model or usual_model(found))
     missing = [each for each in found.models if each.problem]
     if missing:
         with st.expander(f"{len(missing)} not reachable"):

@@ -8,11 +8,11 @@ from typing import Any
 
 import streamlit as st
 
-from ragforge.build import OFFLINE
 from ragforge.domain.access import Action
 from ragforge.domain.records import Artifact, ArtifactSection
 from ragforge.errors import RagforgeError
 from ragforge.interfaces.ui.cited import Listed, cited
+from ragforge.interfaces.ui.control import models_for
 from ragforge.interfaces.ui.following import follow
 from ragforge.interfaces.ui.look import chip, dim, empty, html, quiet, show_problem, told
 from ragforge.interfaces.ui.passage import Place, passage, where
@@ -67,12 +67,7 @@ def _named(artifact: Artifact) -> str:
 
 def _form(session: Session, *, expanded: bool) -> None:
     kinds = {outline.kind: outline for outline in session.forge(Action.READ).document_kinds()}
-    found = session.engine.models(session.visitor)
-    usual = next((each.card.name for each in found.models if "answers" in each.used_for), "")
-    models = list(
-        dict.fromkeys(("", *([OFFLINE] if usual else []), *(m.card.name for m in found.models if not m.problem)))
-    )
-    names = {"": f"As set: {usual}" if usual else "Quotes, without a model", OFFLINE: "Quotes, without a model"}
+    names = models_for(session)
     with st.expander("Make a document", icon=":material/add:", expanded=expanded), st.form("make"):
         left, right = st.columns(2)
         kind = left.selectbox("Kind", list(kinds), format_func=lambda kind: kinds[kind].title, key="make-kind")
@@ -80,10 +75,13 @@ def _form(session: Session, *, expanded: bool) -> None:
         brief = st.text_area(
             "What it is about", placeholder="The new returns process for 2027", max_chars=20_000, key="make-brief"
         )
-        model = st.selectbox("Written by", models, format_func=lambda name: names.get(name, name), key="make-model")
+        model = st.selectbox(
+            "Written by", list(names), format_func=lambda name: names.get(name, name), key="make-model"
+        )
         if st.form_submit_button("Make it", type="primary"):
             payload: Mapping[str, Any] = {"kind": kind, "brief": brief, "title": title, "agent": "", "model": model}
             try:
+                session.visitor.check_model(model)
                 session.forge(Action.WRITE).enqueue("make", payload, project=session.slug)
             except RagforgeError as problem:
                 show_problem(problem)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
@@ -21,6 +22,7 @@ import streamlit as st
 from ragforge.domain.access import Action, Principal
 from ragforge.domain.models import LanguageModels
 from ragforge.errors import NotAllowed, Unauthenticated
+from ragforge.interfaces.choosing import may_choose
 from ragforge.interfaces.ui.asking import Answers
 from ragforge.operate.access import allowed
 
@@ -45,6 +47,8 @@ class Visitor:
     name: str
     _reach: Callable[[Action], Forge]
     _may: Callable[[Action], bool]
+    may_choose: Callable[[str], bool]
+    """Whether this model may be chosen, by its name."""
 
     def forge(self, action: Action) -> Forge:
         """The engine, for this; raises `NotAllowed`."""
@@ -53,6 +57,12 @@ class Visitor:
     def may(self, action: Action) -> bool:
         """Whether it is worth offering. Of a server elsewhere only it knows, and says so when it is asked."""
         return self._may(action)
+
+    def check_model(self, model: str) -> str:
+        """The same model; raises `NotAllowed` if it may not be chosen."""
+        if not self.may_choose(model):
+            raise NotAllowed(f"your key may not choose the model {model[:200]}", hint="choose another under Control")
+        return model
 
 
 class Engine(Protocol):
@@ -111,7 +121,8 @@ class Here:
             return self._forge.acting(allowed(principal, action))
 
         name = principal.key.name if principal.key else ""
-        return Visitor(principal.id, name, reach, principal.may)
+        choose = partial(may_choose, principal.role, self._forge.settings.model)
+        return Visitor(principal.id, name, reach, principal.may, choose)
 
     def models(self, visitor: Visitor) -> LanguageModels:
         return self._models.of("", visitor.forge(Action.ASK).language_models)
@@ -138,7 +149,7 @@ class There:
         key = key or self._key
         forge = self._forge(key)
         id = sha256(key.encode()).hexdigest()[:16]
-        return Visitor(id, "", lambda action: forge, lambda action: True)
+        return Visitor(id, "", lambda action: forge, lambda action: True, lambda model: True)
 
     def check(self, key: str) -> None:
         """Whether the server takes this key."""

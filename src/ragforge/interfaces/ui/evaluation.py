@@ -104,6 +104,7 @@ def _start(session: Session, sets: Sequence[QuestionSet]) -> None:
                 **tuned,
             }
             try:
+                session.visitor.check_model(used.model)
                 session.forge(Action.WRITE).enqueue("evaluate", payload, project=session.slug)
             except RagforgeError as problem:
                 show_problem(problem)

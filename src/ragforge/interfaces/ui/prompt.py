@@ -97,7 +97,7 @@ def _make(session: Session, question: str, shaping: Shaping | None) -> Prompted 
     forge = session.forge(Action.ASK)
     try:
         with st.spinner("Looking for passages …"):
-            how = session.choices.options(forge.tuning())
+            how = session.options()
             how.pop("ephemeral", None)
             if session.conversation and not session.choices.ephemeral:
                 how["conversation"] = session.conversation

@@ -81,6 +81,11 @@ class Session:
     def forge(self, action: Action) -> Forge:
         return self.visitor.forge(action)
 
+    def options(self) -> AskOptions:
+        """How the next question is answered, as `ask` takes it; raises `NotAllowed` for what may not be chosen."""
+        self.visitor.check_model(self.choices.model)
+        return self.choices.options(self.forge(Action.READ).tuning())
+
     @property
     def conversation(self) -> str:
         """Its id; empty: a new one that begins with the next question."""
