@@ -115,3 +115,20 @@ def test_O3_with_keys_the_page_may_be_shown_elsewhere(tmp_path: Path) -> None:
         assert httpx.get(address, trust_env=False).status_code == 200
         named = httpx.get(address, headers={"Host": "docs.example.org"}, trust_env=False)
         assert named.status_code == 200
+
+
+def test_O3_nobody_brings_files_who_has_not_signed_in(tmp_path: Path) -> None:
+    """Streamlit takes files for whoever has a socket: here only for a tab that may."""
+    workspace = tmp_path / "workspace"
+    with Ragforge.open(load(workspace)) as forge:
+        forge.access().create("Rita", Role.READER)
+    with serve(workspace, what="ui") as serving:
+        where = f"{serving.address}/_stcore/upload_file/somebody/some-file"
+        answer = httpx.put(where, files={"file": ("a.txt", b"x" * 1000)}, trust_env=False)
+        assert answer.status_code == 403
+
+
+def test_O3_a_server_without_keys_is_not_shown_to_others(shell: Shell, tmp_path: Path) -> None:
+    with serve(tmp_path / "served") as server:
+        told = shell.run("ui", "--server", server.address, "--host", "0.0.0.0", "--port", "0", code=6)
+        assert "needs no key" in told.stderr

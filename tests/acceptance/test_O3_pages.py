@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from ragforge import Ragforge
-from ragforge.domain.access import Action, Role
+from ragforge.domain.access import Action, KeyLimits, Role
 from ragforge.domain.library import Outcome
-from ragforge.errors import NotAllowed
+from ragforge.errors import NotAllowed, Unauthenticated
+from ragforge.flows.make import Made
 from ragforge.interfaces.ui import engine
 from ragforge.settings import load
 from ragforge.testing.model_server import SERVER_ERROR, ModelServer
@@ -216,8 +218,11 @@ def test_O3_a_reader_sees_no_way_to_change_anything(forge: Ragforge) -> None:
         assert "No such key" in " ".join(said(tab))
         tab.text_input[0].set_value(secret)
         press(tab, "Sign in")
-        labels = {each.label for each in tab.button}
-        assert not labels & {"Delete …", "New project", "Rules and memory"}
+        assert not tab.get("menu_button")
+        (file, *_) = [each for each in tab.button if str(each.key).startswith("about-")]
+        file.click()
+        run(tab)
+        assert "Delete for good" not in {each.label for each in tab.button}
         assert all(each.disabled for each in tab.toggle)
         ask(tab, "How long may a chair be returned?")
         assert any(each.label == "Retry" for each in tab.button)
@@ -257,21 +262,6 @@ def test_O3_a_server_that_is_away_is_told_with_the_next_step(tmp_path: Path) -> 
     assert any(each.label == "Try again" for each in tab.button)
 
 
-def test_O3_conversations_are_listed_renamed_and_deleted(forge: Ragforge) -> None:
-    with pages(forge) as tab:
-        ask(tab, "How long may a chair be returned?")
-        side(tab, "Chats")
-        (conversation,) = forge.conversations(project="p")
-        tab.text_input(key=f"title-{conversation.id}").set_value("About chairs")
-        press(tab, "Rename")
-        assert forge.conversation(conversation.id, project="p").title == "About chairs"
-        tab.checkbox(key=f"sure-{conversation.id}").check()
-        run(tab)
-        tab.button(key=f"delete-chat-{conversation.id}").click()
-        run(tab)
-        assert forge.conversations(project="p") == []
-
-
 def test_I17_dropped_files_that_cannot_be_used_are_told_one_by_one(forge: Ragforge, tmp_path: Path) -> None:
     same = forge.upload(tmp_path / "files" / "returns.md", name="copy.md", project="p")
     (tmp_path / "broken.docx").write_bytes(b"PK\x03\x04 not a package")
@@ -306,3 +296,107 @@ def test_O3_a_key_may_choose_only_the_models_of_the_settings(tmp_path: Path) -> 
             run(tab)
             assert "may not choose the model" in " ".join(said(tab)).replace("\\", "")
         assert not server.calls
+
+
+def test_O3_who_signs_in_next_sees_nothing_of_who_was_here_before(forge: Ragforge) -> None:
+    keys = [forge.access().create(name, Role.READER)[1] for name in ("Alice", "Bob")]
+    with pages(forge) as tab:
+        tab.text_input[0].set_value(keys[0])
+        press(tab, "Sign in")
+        side(tab, "Control")
+        next(each for each in tab.toggle if each.label == "Keep nothing").set_value(True)
+        run(tab)
+        ask(tab, "How long may a chair be returned?")
+        press(tab, "Sign out Alice")
+        tab.text_input[0].set_value(keys[1])
+        press(tab, "Sign in")
+        assert not any("chair" in text for text in said(tab) if "question" in text)
+        assert "rf_private" not in tab.session_state
+        assert "rf_choices" not in tab.session_state or not tab.session_state["rf_choices"].ephemeral
+
+
+def test_O3_private_questions_stay_in_their_project(forge: Ragforge) -> None:
+    forge.create_project("other", embedder="hashing")
+    with pages(forge):
+        tab = look(project="p", private="1")
+        ask(tab, "How long may a chair be returned?")
+        assert any("How long may a chair" in text for text in said(tab))
+        tab.selectbox(key="project-choice").set_value("other")
+        run(tab)
+        assert not any("How long may a chair" in text for text in said(tab))
+        assert tab.query_params["private"] in ("1", ["1"])
+
+
+def test_O3_without_a_log_every_answer_is_shown_once_and_explained(tmp_path: Path) -> None:
+    with open_forge(tmp_path / "workspace", ask__log=False) as forge:
+        _files(tmp_path / "files", forge)
+        with pages(forge) as tab:
+            ask(tab, "How long may a chair be returned?")
+            run(tab)
+            questions = [text for text in said(tab) if 'data-testid="question"' in text]
+            assert len(questions) == 1
+            assert "not kept" not in " ".join(said(tab))
+            assert any(each.label == "Why" for each in tab.main.button)
+
+
+def test_O3_retry_loses_nothing_when_there_is_no_room_to_ask(forge: Ragforge, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pages(forge) as tab:
+        ask(tab, "How long may a chair be returned?")
+        (conversation,) = forge.conversations(project="p")
+        monkeypatch.setattr("ragforge.interfaces.ui.asking._AT_ONCE", 0)
+        press(tab, "Retry")
+        assert "too many questions" in " ".join(said(tab)).lower()
+        assert len(forge.turns(conversation.id, project="p")) == 1
+        assert len(forge.conversations(project="p")) == 1
+
+
+def test_O3_a_key_asks_only_as_often_as_it_may(forge: Ragforge) -> None:
+    _, secret = forge.access().create("Rita", Role.READER, limits=KeyLimits(requests_per_minute=1))
+    with pages(forge) as tab:
+        tab.text_input[0].set_value(secret)
+        press(tab, "Sign in")
+        ask(tab, "How long may a chair be returned?")
+        tab.chat_input[0].set_value("And is collection free?")
+        run(tab)
+        assert "may send 1 request a minute" in " ".join(said(tab))
+
+
+def _documents() -> None:
+    """The page Documents alone."""
+    from ragforge.interfaces.ui import documents, session
+    from ragforge.interfaces.ui.engine import engine
+
+    found = session.begin(engine(), engine().visitor(""))
+    assert found is not None
+    documents.documents(found)
+
+
+def test_Q6_two_who_edit_one_section_are_told(forge: Ragforge) -> None:
+    *_, made = forge.making("blueprint", project="p", model="offline")
+    assert isinstance(made, Made)
+    id = made.artifact.id
+    with pages(forge):
+        tab = AppTest.from_function(_documents, default_timeout=30)
+        tab.session_state["rf_artifact"] = id
+        run(tab)
+        tab.button(key=f"edit-{id}-0").click()
+        run(tab)
+        forge.edit_artifact(id, project="p", texts={0: "THEIRS"})
+        next(each for each in tab.text_area if each.label.startswith("Text of this section")).set_value("MINE")
+        press(tab, "Save")
+        assert forge.artifact(id, project="p").sections[0].text == "THEIRS"
+        assert tab.error
+
+
+def test_O3_a_visitor_is_asked_anew_for_everything(forge: Ragforge) -> None:
+    """A page that is open and only looks at its files, or deletes one, is not run from its beginning."""
+    key, secret = forge.access().create("Eve", Role.EDITOR)
+    with engine.Here(forge) as here:
+        visitor = here.visitor(secret)
+        assert visitor.may(Action.WRITE)
+        forge.access().revoke(key.id)
+        time.sleep(0.6)
+        assert not visitor.may_go_on()
+        for action in (Action.READ, Action.ASK, Action.WRITE):
+            with pytest.raises(Unauthenticated):
+                visitor.forge(action)

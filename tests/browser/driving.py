@@ -107,7 +107,13 @@ class Driver:
 
     def menu(self, name: str) -> None:
         """Open what can be done with a file."""
-        self.file(name).get_by_test_id("stPopoverButton").locator("visible=true").first.click()
+        self.file(name).get_by_role("button").last.click()
+        expect(self.dialog).to_contain_text(name)
+
+    def delete(self, name: str) -> None:
+        self.menu(name)
+        self.dialog.get_by_text("Delete it for good").click()
+        self.dialog.get_by_role("button", name="Delete for good").click()
 
     def close_dialog(self) -> None:
         self.dialog.get_by_role("button", name="Close").click()

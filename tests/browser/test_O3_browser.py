@@ -19,7 +19,7 @@ from ragforge.settings import load
 from ragforge.testing.model_server import ModelServer
 from tests.browser.driving import Driver, ui
 from tests.process import Serving, serve
-from tests.proof import record
+from tests.proof import count, record
 from tests.served import answers
 
 _RETURNS = """\
@@ -217,9 +217,7 @@ def test_O3_a_deleted_file_is_gone_from_the_list_the_answers_and_the_disk(
         _dropped(driver, folder / "returns.md")
         driver.ask("How long can I return a chair?")
         expect(driver.answer).to_contain_text("sixty days")
-        driver.menu("returns.md")
-        driver.page.get_by_role("button", name="Delete …", exact=True).click()
-        driver.page.get_by_role("button", name="Delete for good").click()
+        driver.delete("returns.md")
         expect(driver.file("returns.md")).to_have_count(0)
         expect(driver.page.get_by_text("nothing of it is left")).to_be_visible()
         expect(driver.page.get_by_text("Chairs may be returned")).to_have_count(0)
@@ -287,9 +285,7 @@ def test_O3_two_tabs_on_one_project_see_the_same(browser: Browser, workspace: Pa
         expect(two.file("returns.md")).to_be_visible()
         two.file("returns.md").get_by_test_id("stCheckbox").click()
         expect(one.page.get_by_text("1 file, 0 in use")).to_be_visible()
-        two.menu("returns.md")
-        two.page.get_by_role("button", name="Delete …", exact=True).click()
-        two.page.get_by_role("button", name="Delete for good").click()
+        two.delete("returns.md")
         expect(one.file("returns.md")).to_have_count(0)
 
 
@@ -320,6 +316,7 @@ def test_O3_the_page_of_a_server_elsewhere_and_what_happens_when_it_goes_away(
         assert secret not in "\n".join(serving.lines)
 
 
+@pytest.mark.alone
 def test_O3_the_page_is_there_in_two_seconds_and_works_by_keyboard(
     browser: Browser, workspace: Path, folder: Path
 ) -> None:
@@ -343,7 +340,7 @@ def test_O3_the_page_is_there_in_two_seconds_and_works_by_keyboard(
             driver.page.keyboard.press("Escape")
             expect(driver.dialog).to_have_count(0)
     record("ui_load", seconds=round(loaded, 2))
-    assert loaded < 2.0
+    assert loaded < count(8, 2), "beside other tests it takes longer"
 
 
 @pytest.mark.parametrize("width", [390, 820])
@@ -383,3 +380,57 @@ def test_O3_hostile_words_of_a_file_load_and_run_nothing(browser: Browser, works
         expect(driver.page.locator(".rf-table").first).to_contain_text("evil")
         assert driver.page.title() != "owned"
         assert driver.page.locator("img[src*='evil.example']").count() == 0
+
+
+def test_O3_a_file_that_is_deleted_while_a_question_about_it_is_answered(
+    browser: Browser, workspace: Path, folder: Path
+) -> None:
+    """The answer ends calmly; nothing of the file stays, also not in the answer."""
+    long = "Chairs may be returned within sixty days [1]. " + " ".join(f"Word {number} [1]." for number in range(120))
+    with ModelServer(reply=long, piece_seconds=0.05) as model:
+        with Ragforge.open(_served(workspace, model)) as forge:
+            forge.add(folder, project="shop")
+        with ui(workspace) as serving, driving(browser, serving) as driver:
+            driver.ask("How long can I return a chair?")
+            expect(driver.answer).to_contain_text("Word 3")
+            driver.delete("returns.md")
+            expect(driver.file("returns.md")).to_have_count(0)
+            expect(driver.page.get_by_role("button", name="Retry")).to_be_visible(timeout=60_000)
+            expect(driver.page.get_by_test_id("stAlertContentError")).to_have_count(0)
+            driver.page.reload()
+            expect(driver.page.get_by_role("button", name="Retry")).to_be_visible()
+            expect(driver.page.get_by_text("sixty days")).to_have_count(0)
+        with Ragforge.open(workspace) as forge:
+            (conversation,) = forge.conversations(project="shop")
+            assert "sixty days" not in forge.conversation_markdown(conversation.id, project="shop")
+
+
+def test_O3_projects_are_made_and_switched_and_a_conversation_is_saved(
+    browser: Browser, workspace: Path, folder: Path
+) -> None:
+    with Ragforge.open(load(workspace)) as forge:
+        forge.add(folder, project="shop")
+    with ui(workspace) as serving, driving(browser, serving) as driver:
+        sidebar = driver.page.get_by_test_id("stSidebar")
+        driver.ask("How long can I return a chair?")
+        expect(driver.answer).to_contain_text("sixty days")
+        driver.side("Chats")
+        sidebar.locator("[class*=st-key-chat-]").get_by_role("button").last.click()
+        saved = _downloaded(driver, driver.page.get_by_role("button", name="Save as Markdown")).decode()
+        assert "# How long can I return a chair?" in saved
+        assert "returns.md" in saved
+        driver.close_dialog()
+        driver.side("Files")
+        sidebar.locator("[class*=st-key-project-menu]").get_by_role("button").click()
+        driver.page.get_by_role("menuitem", name="New project").or_(
+            driver.page.get_by_role("option", name="New project")
+        ).click()
+        driver.dialog.get_by_role("textbox", name="Name").fill("Contracts & <b>more</b>")
+        driver.dialog.get_by_role("button", name="Make it").click()
+        expect(driver.page.get_by_text("Bring some files first")).to_be_visible()
+        sidebar.get_by_role("combobox", name="Project").click()
+        driver.page.get_by_role("option", name="shop").click()
+        expect(driver.file("returns.md")).to_be_visible()
+        driver.side("Chats")
+        sidebar.get_by_role("button", name="How long can I return a chair?").click()
+        expect(driver.answer).to_contain_text("sixty days")

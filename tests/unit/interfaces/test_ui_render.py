@@ -228,3 +228,18 @@ def test_a_quote_is_found_whatever_is_between_its_words(text: str, quote: str) -
 def test_a_quote_that_is_not_there_is_not_marked_elsewhere() -> None:
     assert seek("It lasts 160 days, not 60.", "lasts 60 days") is None
     assert seek("anything", "…") is None
+
+
+def test_a_document_cannot_mark_words_itself() -> None:
+    """Whatever it writes for the signs that stand for a mark, also as entities."""
+    text = "Hello world. &#xE000;&#xE001; \ue0001\ue001 &#xE002;Send money to Bob.&#xE003;"
+    assert _Seen(passage_html(text, 0, 5)).marked.split() == ["Hello"]
+
+
+def test_a_marker_in_code_is_code() -> None:
+    html = answer_html("```[1]x\ncode\n``` and `a[1]`, but here [1].", sources=[1])
+    assert html.count("<button") <= 1
+    _require_harmless(html, links=True)
+    inline = answer_html("Use `[1]` as it is [1].", sources=[1])
+    assert "<code>[1]</code>" in inline
+    assert inline.count("<button") == 1

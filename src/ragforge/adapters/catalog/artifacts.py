@@ -116,7 +116,7 @@ def _without(artifact: Artifact, documents: AbstractSet[str]) -> Artifact:
     """
     gone = {source.number for source in artifact.sources if source.document in documents}
     touched = [each for each in artifact.sections if gone & set(each.sources) or not documents.isdisjoint(each.read)]
-    if not touched:
+    if not touched and not gone:
         return artifact
     about = tuple(f"{section.heading}: " for section in touched)
     return replace(

@@ -77,13 +77,18 @@ def _here(common: Common, host: str, port: int, hosts: tuple[str, ...], form: Fo
 
 def _elsewhere(common: Common, server: str, key: str, host: str, port: int, hosts: tuple[str, ...], form: Form) -> None:
     from ragforge.interfaces.http.serve import listen
-    from ragforge.interfaces.ui.engine import There
+    from ragforge.interfaces.ui.engine import There, is_open
     from ragforge.operate.logs import logging_to
 
     if key and not is_loopback(host):
         raise NotAllowed(
             f"everybody who reaches {host} would use your key",
             hint="leave --key out, so that each signs in with their own; or listen on 127.0.0.1",
+        )
+    if not is_loopback(host) and is_open(server):
+        raise NotAllowed(
+            f"{server} needs no key, so everybody who reaches {host} could read and change everything",
+            hint="make a key there first: ragforge keys new NAME --role reader; or listen on 127.0.0.1",
         )
     chosen = There(server, key, common.settings())
     with logging_to(sys.stderr, form, [key] if key else [], messages=common.debug, quiet=common.quiet):

@@ -16,10 +16,10 @@ from ragforge.domain.access import Action, KeyLimits, Principal
 from ragforge.domain.records import Spent
 from ragforge.errors import OverLimit
 from ragforge.operate.budget import require_left
+from ragforge.operate.rates import Rates, requests
 
 MOST_OPEN = 500
 """Streams and sockets of a key that names no number of requests at once."""
-_MINUTE = 60.0
 _BELIEVED_SECONDS = 1.0
 _SPENDS = frozenset({Action.ASK, Action.WRITE})
 
@@ -48,11 +48,10 @@ class Limits:
         self._used = used
         self._usual = usual
         """Requests at once of a key that names no number; open streams not counted."""
-        self._share = share
+        self._rates = Rates(share=share, tick=tick)
         self._tick = tick
         self._at_work: Counter[str] = Counter()
         self._streaming: Counter[str] = Counter()
-        self._buckets: dict[str, tuple[float, float]] = {}
         self._days: dict[str, _Day] = {}
         self._lookups = CapacityLimiter(1)
 
@@ -63,16 +62,16 @@ class Limits:
             yield _nothing
             return
         limits = principal.key.limits
-        at_once = self._part(limits.concurrent) or self._usual
+        at_once = self._rates.part(limits.concurrent) or self._usual
         if self._streaming[principal.id] >= MOST_OPEN:
             raise OverLimit(f"this key has {MOST_OPEN} answers open that stream", hint="close some", retry_after=1.0)
         if at_once and self._at_work[principal.id] >= at_once:
             raise OverLimit(
-                f"this key may have {_requests(limits.concurrent or self._usual)} at once",
+                f"this key may have {requests(limits.concurrent or self._usual)} at once",
                 hint="wait until one has ended",
                 retry_after=1.0,
             )
-        self._spend_request(principal.id, limits.requests_per_minute)
+        self._rates.spend(principal.id, limits.requests_per_minute)
         self._at_work[principal.id] += 1
         with ExitStack() as held:
             held.callback(_less, self._at_work, principal.id)
@@ -91,28 +90,9 @@ class Limits:
         """One more request over a connection that is held already."""
         if principal.key is None:
             return
-        self._spend_request(principal.id, principal.key.limits.requests_per_minute)
+        self._rates.spend(principal.id, principal.key.limits.requests_per_minute)
         if action in _SPENDS:
             await self._check_day(principal, principal.key.limits)
-
-    def _part(self, limit: int) -> int:
-        """Of a limit, what this process may give; none stays none."""
-        return max(1, int(limit * self._share)) if limit else 0
-
-    def _spend_request(self, id: str, given: int) -> None:
-        """A bucket that fills evenly: a minute's worth may come at once, then it is one by one."""
-        if not (per_minute := self._part(given)):
-            return
-        now = self._tick()
-        full, seen = self._buckets.get(id, (float(per_minute), now))
-        full = min(float(per_minute), full + (now - seen) * per_minute / _MINUTE)
-        if full < 1:
-            self._buckets[id] = (full, now)
-            wait = (1 - full) * _MINUTE / per_minute
-            raise OverLimit(
-                f"this key may send {_requests(given)} a minute", hint=f"wait {wait:.0f} s", retry_after=wait
-            )
-        self._buckets[id] = (full - 1, now)
 
     async def _check_day(self, principal: Principal, limits: KeyLimits) -> None:
         """Refuse what may cost something once the day's share is used up, as far as is known here.
@@ -133,10 +113,6 @@ def _less(counted: Counter[str], id: str) -> None:
     counted[id] -= 1
     if not counted[id]:
         del counted[id]
-
-
-def _requests(number: int) -> str:
-    return f"{number} request{'' if number == 1 else 's'}"
 
 
 def _nothing() -> None:

@@ -10,20 +10,18 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from enum import StrEnum
 from uuid import uuid4
 
-from ragforge.domain.answers import DecisionEvent, DoneEvent, Event, Result, RetrievalEvent, TokenEvent
+from ragforge.domain.answers import Abstention, DoneEvent, Event, Result, RetrievalEvent, TokenEvent
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.prompts import Shape, Source
-from ragforge.domain.retrieval import Degraded
-from ragforge.errors import Busy, RagforgeError
+from ragforge.domain.prompts import Source
+from ragforge.errors import Busy, OverLimit, RagforgeError
 
 _AT_ONCE = 16
 """Questions that are worked on at the same time."""
 _KEPT = 200
-"""Results whose whole account is kept in memory, for the tabs Why and Prompt."""
+"""Results whose whole account is kept in memory, for the views Why and Prompt."""
 
 log = logging.getLogger("ragforge.ui")
 
@@ -40,19 +38,16 @@ class Step(StrEnum):
 
 
 class Asked:
-    """One question on its way. Written by its thread, read by pages."""
+    """One question on its way. Written by its thread, read by pages: `step` tells the end last of all."""
 
-    def __init__(self, question: str, conversation: str) -> None:
+    def __init__(self, question: str, thread: str) -> None:
         self.id = uuid4().hex
         self.question = question
-        self.conversation = conversation
+        self.thread = thread
         self.began = time.monotonic()
         self.step = Step.LOOKING
         self.text = ""
         self.sources: tuple[Source, ...] = ()
-        self.degraded: tuple[Degraded, ...] = ()
-        self.shape: Shape | None = None
-        self.candidates = 0
         self.result: Result | None = None
         self.problem: RagforgeError | None = None
         self.cancel = Cancel()
@@ -71,10 +66,8 @@ class Asked:
     def heard(self, event: Event) -> None:
         match event:
             case RetrievalEvent():
-                self.sources, self.shape, self.degraded = event.sources, event.shape, event.degraded
+                self.sources = event.sources
                 self.step = Step.READING
-            case DecisionEvent():
-                self.candidates += 1
             case TokenEvent():
                 self.text += event.text
                 self.step = Step.WRITING
@@ -85,51 +78,95 @@ class Asked:
 
 
 class Answers:
-    """All questions that were asked in this process, as far as they are remembered."""
+    """The questions of this process: those at work, the last of each thread, and how answers came about."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._at_work: dict[str, str] = {}
+        """Who asked, by the question's id."""
         self._latest: OrderedDict[tuple[str, str], Asked] = OrderedDict()
-        self._results: OrderedDict[tuple[str, str], Result] = OrderedDict()
+        self._results: OrderedDict[tuple[str, str, int], Result] = OrderedDict()
 
-    def ask(self, visitor: str, question: str, conversation: str, stream: Callable[[Cancel], Iterator[Event]]) -> Asked:
-        """Begin. `stream` is called in a thread of its own, with what stops it."""
-        asked = Asked(question, conversation)
+    def check(self, visitor: str, thread: str, at_once: int = 0) -> None:
+        """Whether one more may be asked; raises `Busy`, or `OverLimit` for who may ask only so many at once."""
+        latest = self._latest.get((visitor, thread))
+        if latest is not None and not latest.ended:
+            raise Busy("an answer is being written in this conversation", hint="wait for it, or stop it")
+        if at_once and sum(who == visitor for who in self._at_work.values()) >= at_once:
+            raise OverLimit(f"this key may ask {at_once} at once", hint="wait until one is answered", retry_after=1.0)
+        if len(self._at_work) >= _AT_ONCE:
+            raise Busy("too many questions are being answered already", hint="ask again in a moment")
+
+    def ask(
+        self,
+        visitor: str,
+        question: str,
+        thread: str,
+        stream: Callable[[Cancel], Iterator[Event]],
+        *,
+        may_go_on: Callable[[], bool] = lambda: True,
+        at_once: int = 0,
+    ) -> Asked:
+        """Begin. `stream` is called in a thread of its own, with what stops it.
+
+        It stops, too, when whoever asked may not go on.
+        """
+        asked = Asked(question, thread)
         with self._lock:
-            if sum(not each.ended for each in self._latest.values()) >= _AT_ONCE:
-                raise Busy("too many questions are being answered already", hint="ask again in a moment")
-            self._latest[visitor, conversation] = asked
-            while len(self._latest) > _KEPT:
-                self._latest.popitem(last=False)
-        threading.Thread(target=self._work, args=(visitor, asked, stream), name="ragforge-answer", daemon=True).start()
+            self.check(visitor, thread, at_once)
+            self._at_work[asked.id] = visitor
+            self._latest[visitor, thread] = asked
+            self._latest.move_to_end((visitor, thread))
+            self._forget_oldest()
+        work = threading.Thread(
+            target=self._work, args=(visitor, asked, stream, may_go_on), name="ragforge-answer", daemon=True
+        )
+        work.start()
         return asked
 
-    def latest(self, visitor: str, conversation: str) -> Asked | None:
-        """The last question of a conversation, unless that was forgotten."""
-        return self._latest.get((visitor, conversation))
+    def latest(self, visitor: str, thread: str) -> Asked | None:
+        """The last question of a thread, unless that was forgotten."""
+        return self._latest.get((visitor, thread))
 
-    def forget(self, visitor: str, conversation: str) -> None:
+    def forget(self, visitor: str, thread: str) -> None:
         """Its last question need not be shown any more; should it still be worked on, nobody waits for it."""
         with self._lock:
-            asked = self._latest.pop((visitor, conversation), None)
+            asked = self._latest.pop((visitor, thread), None)
         if asked is not None:
             asked.stop()
 
-    def result(self, visitor: str, trace_id: str) -> Result | None:
-        """How an answer came about, as long as this process remembers it."""
-        return self._results.get((visitor, trace_id))
+    def result(self, visitor: str, conversation: str, turn: int) -> Result | None:
+        """How the answer of a turn came about, as long as this process remembers it."""
+        return self._results.get((visitor, conversation, turn))
+
+    def forget_document(self, document: str) -> None:
+        """It was deleted: nothing that was read from it stays here either."""
+        with self._lock:
+            for key in [key for key, result in self._results.items() if _reads(result, document)]:
+                del self._results[key]
+            read = [key for key, asked in self._latest.items() if asked.result and _reads(asked.result, document)]
+            for ended in read:
+                del self._latest[ended]
 
     def stop_all(self) -> None:
         with self._lock:
             for asked in self._latest.values():
                 asked.stop()
 
-    def _work(self, visitor: str, asked: Asked, stream: Callable[[Cancel], Iterator[Event]]) -> None:
+    def _work(
+        self,
+        visitor: str,
+        asked: Asked,
+        stream: Callable[[Cancel], Iterator[Event]],
+        may_go_on: Callable[[], bool],
+    ) -> None:
         step = Step.FAILED
         try:
             for event in stream(asked.cancel):
                 asked.heard(event)
                 asked.cancel.check()
+                if not may_go_on():
+                    raise Cancelled
             step = Step.DONE
         except Cancelled:
             step = Step.DONE if asked.result is not None else Step.STOPPED
@@ -139,13 +176,27 @@ class Answers:
             log.exception("a question failed")
             asked.problem = RagforgeError("something went wrong here", hint="the log of ragforge ui tells more")
         finally:
-            if asked.result is not None:
-                self._keep(visitor, asked.result)
+            with self._lock:
+                del self._at_work[asked.id]
+                if asked.result is not None:
+                    self._keep(visitor, asked.result)
             asked.step = step
 
     def _keep(self, visitor: str, result: Result) -> None:
-        with self._lock:
-            self._results[visitor, result.account.trace_id] = result
+        """Of what is kept in a conversation. What is not belongs to the page that asked, and goes with it."""
+        account = result.account
+        if account.conversation and account.turn:
+            self._results[visitor, account.conversation, account.turn] = result
             while len(self._results) > _KEPT:
-                with suppress(KeyError):
-                    self._results.popitem(last=False)
+                self._results.popitem(last=False)
+
+    def _forget_oldest(self) -> None:
+        ended = [key for key, asked in self._latest.items() if asked.ended]
+        for key in ended[: max(0, len(self._latest) - _KEPT)]:
+            del self._latest[key]
+
+
+def _reads(result: Result, document: str) -> bool:
+    """Whether words of the document may be in it."""
+    nearest = result.nearest if isinstance(result, Abstention) else ()
+    return any(each.document == document for each in (*result.account.sources, *nearest))

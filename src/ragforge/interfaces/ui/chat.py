@@ -17,17 +17,17 @@ from ragforge.domain.answers import Abstention, Account, Answer, Citation, Event
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.conversation import FORGOTTEN_ANSWER, Turn
 from ragforge.domain.library import Status
-from ragforge.domain.prompts import InjectedFile, Injection, Shaping
+from ragforge.domain.prompts import InjectedFile, Injection
 from ragforge.errors import RagforgeError
 from ragforge.interfaces.hints import PAGE, renamed
 from ragforge.interfaces.ui import prompt as prompt_view
 from ragforge.interfaces.ui import why as why_view
 from ragforge.interfaces.ui.asking import Asked, Step
 from ragforge.interfaces.ui.cited import Listed, cited
-from ragforge.interfaces.ui.look import chip, dim, html, problem_text, quiet, told
-from ragforge.interfaces.ui.passage import Place, passage, where
+from ragforge.interfaces.ui.look import chip, dim, html, missing_text, problem_text, quiet, told
+from ragforge.interfaces.ui.passage import Place, where
 from ragforge.interfaces.ui.render import answer_html, plain_html
-from ragforge.interfaces.ui.session import Session, choose_conversation, keep, kept, show_view
+from ragforge.interfaces.ui.session import Session, choose_conversation, drop, keep, kept, open_window, show_view
 from ragforge.interfaces.words import ago, count, duration, price
 
 _FOLLOW_SECONDS = 0.3
@@ -56,11 +56,15 @@ class Exchange:
     result: Result | None = None
     """Everything about it, as long as this process remembers."""
 
+    @property
+    def key(self) -> str:
+        return self.turn.id if self.turn else self.trace_id
+
 
 def chat(session: Session) -> None:
-    if again := kept("resend", ""):
-        keep("resend", "")
-        ask(session, again)
+    if again := kept("resend", None):
+        drop("resend")
+        ask(session, again[0], instead=again[1])
     view = _view()
     if view == "Answer":
         _conversation(session)
@@ -68,7 +72,7 @@ def chat(session: Session) -> None:
     elif view == "Prompt":
         sending = prompt_view.prompt(session, kept("draft", ""))
         if sending is not None:
-            ask(session, sending.prompted.account.question, prompted=sending.prompted)
+            ask(session, sending.account.question, prompted=sending)
     else:
         why_view.why(session, [each for each in _exchanges(session) if each.result is not None])
 
@@ -105,17 +109,19 @@ def _input(session: Session) -> None:
 # -- asking
 
 
-def ask(session: Session, question: str, *, prompted: Prompted | None = None, shaping: Shaping | None = None) -> None:
-    """Begin, and look at how it goes. What the page does meanwhile stops nothing."""
+def ask(session: Session, question: str, *, prompted: Prompted | None = None, instead: Turn | None = None) -> None:
+    """Begin, and look at how it goes. What the page does meanwhile stops nothing.
+
+    `instead` is the turn whose place it takes; that goes when there is room to ask.
+    """
     with told():
-        forge, choices, slug = session.forge(Action.ASK), session.choices, session.slug
-        how = session.options()
+        visitor, slug, answers = session.visitor, session.slug, session.engine.answers
+        forge, how = session.forge(Action.ASK), session.options()
+        at_once, thread = visitor.spend(), _thread(session)
+        answers.check(visitor.id, thread, at_once)
         if prompted is not None:
             how["prompted"] = prompted
-        if shaping is not None:
-            how["shaping"] = shaping
-        thread = _thread(session)
-        if choices.ephemeral:
+        if session.choices.ephemeral:
             how["history"] = [forge.turn_of(result) for result in kept("private", ())]
         else:
             if not session.conversation:
@@ -124,12 +130,14 @@ def ask(session: Session, question: str, *, prompted: Prompted | None = None, sh
             how["conversation"] = thread = session.conversation
 
         def stream(cancel: Cancel) -> Iterator[Event]:
+            if instead is not None:
+                forge.remove_turn(instead.id, project=slug)
             how["cancel"] = cancel
             return forge.stream(question, project=slug, **how)
 
-        session.engine.answers.ask(session.visitor.id, question, thread, stream)
+        answers.ask(visitor.id, question, thread, stream, may_go_on=visitor.may_go_on, at_once=at_once)
         for name in ("prompted", "draft", "editing"):
-            keep(name, None)
+            drop(name)
         show_view("Answer")
         st.rerun()
 
@@ -149,30 +157,27 @@ def _thread(session: Session) -> str:
 def _exchanges(session: Session) -> list[Exchange]:
     """All of the conversation that has an answer, in its order."""
     answers, visitor = session.engine.answers, session.visitor.id
+    latest = answers.latest(visitor, _thread(session))
+    result = latest.result if latest is not None and latest.ended else None
     if session.choices.ephemeral:
-        latest = answers.latest(visitor, _thread(session))
-        private: tuple[Result, ...] = tuple(kept("private", ()))
-        if latest is not None and latest.result is not None and latest.result not in private:
-            private = (*private, latest.result)
-            keep("private", private)
-        return [_of_result(result) for result in private]
+        if result is not None:
+            keep("private", (*kept("private", ()), result))
+            answers.forget(visitor, _thread(session))
+        return [_of_result(each) for each in kept("private", ())]
     if not session.conversation:
         return []
     turns = session.forge(Action.ASK).turns(session.conversation, project=session.slug)
-    shown = [_of_turn(turn, answers.result(visitor, turn.trace_id)) for turn in turns]
-    latest = answers.latest(visitor, session.conversation)
-    if latest is not None and latest.result is not None:
-        known = {turn.trace_id for turn in turns}
-        if latest.result.account.trace_id not in known:  # it could not be kept, and says so
-            shown.append(_of_result(latest.result))
+    shown = [_of_turn(turn, answers.result(visitor, session.conversation, turn.number)) for turn in turns]
+    if result is not None and result.account.turn not in {turn.number for turn in turns}:
+        shown.append(_of_result(result))  # it could not be kept, and says so
     return shown
 
 
 def _of_turn(turn: Turn, result: Result | None) -> Exchange:
-    forgotten = turn.answer == FORGOTTEN_ANSWER
+    is_its = result is not None and result.account.question == turn.question and turn.answer != FORGOTTEN_ANSWER
     return Exchange(
         turn.question, turn.answer, turn.citations, turn.trace_id, turn.abstained, turn.quoted, turn.model, turn,
-        None if forgotten else result,
+        result if is_its else None,
     )  # fmt: skip
 
 
@@ -192,14 +197,15 @@ def _conversation(session: Session) -> None:
         latest = session.engine.answers.latest(session.visitor.id, _thread(session))
         if not exchanges and latest is None:
             _welcome(session)
-        for number, exchange in enumerate(exchanges, 1):
-            _exchange(session, exchange, number, is_last=number == len(exchanges) and (latest is None or latest.ended))
-        if latest is not None and latest.result is None:
+        quiet_now = latest is None or latest.ended
+        for exchange in exchanges:
+            _exchange(session, exchange, is_last=exchange is exchanges[-1] and quiet_now)
+        if latest is not None and not (latest.ended and latest.result):
             _unanswered(session, latest)
 
 
-def _exchange(session: Session, exchange: Exchange, number: int, *, is_last: bool) -> None:
-    key = exchange.turn.id if exchange.turn else exchange.trace_id
+def _exchange(session: Session, exchange: Exchange, *, is_last: bool) -> None:
+    key = exchange.key
     if is_last and kept("editing", None) == key:
         _edit(session, exchange)
         return
@@ -213,7 +219,7 @@ def _exchange(session: Session, exchange: Exchange, number: int, *, is_last: boo
             _told(exchange, account)
         _below(session, exchange, key, is_last=is_last)
     if pressed is not None:
-        passage(session, pressed)
+        open_window("passage", pressed)
 
 
 def _question(text: str) -> None:
@@ -261,8 +267,7 @@ def _abstained(exchange: Exchange, key: str) -> Place | None:
 def _told(exchange: Exchange, account: Account) -> None:
     """What a person should know of this answer."""
     for missing in account.degraded:
-        hint = f" Next: {quiet(renamed(missing.hint, PAGE))}" if missing.hint else ""
-        st.warning(f"Without {quiet(missing.part)}: {quiet(missing.message)}.{hint}", icon=":material/warning:")
+        st.warning(missing_text(missing), icon=":material/warning:")
     for notice in account.notices:
         dim(notice)
     result = exchange.result
@@ -301,7 +306,7 @@ def _below(session: Session, exchange: Exchange, key: str, *, is_last: bool) -> 
                       on_click=keep, args=("editing", key))  # fmt: skip
         if exchange.result is not None:
             st.button("Why", key=f"why-{key}", icon=":material/account_tree:", type="tertiary",
-                      on_click=_look_why, args=(exchange.trace_id,))  # fmt: skip
+                      on_click=_look_why, args=(key,))  # fmt: skip
         dim(" · ".join(filter(None, facts)))
 
 
@@ -311,9 +316,9 @@ def _by(exchange: Exchange) -> str:
     return "Quoted from the files, no model was asked" if exchange.quoted else exchange.model
 
 
-def _look_why(trace_id: str) -> None:
+def _look_why(key: str) -> None:
     show_view("Why")
-    keep("why", trace_id)
+    keep("why", key)
 
 
 def _judge(session: Session, trace_id: str, key: str) -> None:
@@ -329,18 +334,11 @@ def _judge(session: Session, trace_id: str, key: str) -> None:
 
 
 def _again(session: Session, exchange: Exchange, question: str) -> None:
-    """Ask once more in place of the last turn, which goes."""
-    try:
-        if exchange.turn is not None:
-            session.forge(Action.ASK).remove_turn(exchange.turn.id, project=session.slug)
-        elif session.choices.ephemeral:
-            keep("private", tuple(kept("private", ()))[:-1])
-        session.engine.answers.forget(session.visitor.id, _thread(session))
-    except RagforgeError as problem:
-        keep("trouble", problem_text(problem))
-        return
-    keep("resend", question)
-    keep("editing", None)
+    """Ask once more in place of the last turn."""
+    if exchange.turn is None:
+        keep("private", tuple(kept("private", ()))[:-1])
+    keep("resend", (question, exchange.turn))
+    drop("editing")
 
 
 def _edit(session: Session, exchange: Exchange) -> None:
@@ -396,7 +394,8 @@ def _live(session: Session, asked: Asked) -> None:
             doing = _DOING.get(asked.step, "").format(count(len(asked.sources), "passage"))
             dim(f"{doing} {duration(asked.seconds)}")
     if pressed is not None:
-        passage(session, pressed)
+        open_window("passage", pressed)
+        st.rerun()
 
 
 # -- before the first question
@@ -406,12 +405,12 @@ def _welcome(session: Session) -> None:
     documents = session.forge(Action.READ).documents(project=session.slug)
     ready = [each for each in documents if each.status is Status.READY and each.enabled]
     if ready:
-        st.subheader(f"Ask {session.project.name}", anchor=False)
+        st.subheader(f"Ask {quiet(session.project.name)}", anchor=False)
         st.markdown(
             f"{count(len(ready), 'file')} can be asked. Every answer cites the passages it stands on: press a number "
             "to see the words. Where your files do not tell, it says so.\n\n"
             "- Name a file in your question, such as "
-            f"`{quiet_code(ready[0].name)}`, to ask that one.\n"
+            f"*{quiet(ready[0].name)}*, to ask that one.\n"
             "- **Why** shows every passage that was found, and why it was used or dropped.\n"
             "- **Prompt** shows exactly what a model is sent, and lets you change it."
         )
@@ -425,10 +424,6 @@ def _welcome(session: Session) -> None:
         st.markdown("The files that are here are switched off, or could not be read: the sidebar tells why.")
     if session.visitor.may(Action.WRITE) and st.button("Try it with sample documents", icon=":material/inventory_2:"):
         _bring_samples(session)
-
-
-def quiet_code(name: str) -> str:
-    return name.replace("`", "'")
 
 
 def _bring_samples(session: Session) -> None:

@@ -8,7 +8,7 @@ from ragforge.domain.access import Action
 from ragforge.domain.conversation import Conversation
 from ragforge.errors import RagforgeError
 from ragforge.interfaces.ui.look import dim, quiet, show_problem, told
-from ragforge.interfaces.ui.session import Session, choose_conversation, keep, kept
+from ragforge.interfaces.ui.session import Session, choose_conversation, close_window, keep, kept, open_window
 from ragforge.interfaces.words import ago, count
 
 _SHOWN = 25
@@ -51,8 +51,11 @@ def _row(session: Session, conversation: Conversation) -> None:
             width="stretch",
             help=f"{count(conversation.turns, 'turn')}, {ago(conversation.updated_at)}",
         )
-        with st.popover("", icon=":material/more_vert:", type="tertiary", help="Rename, save, delete"):
-            _menu(session, conversation)
+        more = st.button(
+            "", key=f"more-{conversation.id}", icon=":material/more_vert:", type="tertiary", help="Rename, save, delete"
+        )
+    if more:
+        open_window("conversation", conversation.id)
 
 
 def _short(title: str) -> str:
@@ -60,7 +63,13 @@ def _short(title: str) -> str:
     return line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE - 1].rstrip() + "…"
 
 
-def _menu(session: Session, conversation: Conversation) -> None:
+@st.dialog("The conversation", on_dismiss=close_window)
+def about(session: Session, id: str) -> None:
+    with told():
+        _about(session, session.forge(Action.ASK).conversation(id, project=session.slug))
+
+
+def _about(session: Session, conversation: Conversation) -> None:
     forge, id = session.forge(Action.ASK), conversation.id
     with st.form(f"rename-{id}", border=False):
         title = st.text_input("Title", value=conversation.title, max_chars=200, key=f"title-{id}")
@@ -70,6 +79,7 @@ def _menu(session: Session, conversation: Conversation) -> None:
             except RagforgeError as problem:
                 show_problem(problem)
                 return
+            close_window()
             st.rerun()
     st.download_button(
         "Save as Markdown",
@@ -82,10 +92,10 @@ def _menu(session: Session, conversation: Conversation) -> None:
     )
     sure = st.checkbox("I want to delete it for good", key=f"sure-{id}")
     if st.button("Delete", key=f"delete-chat-{id}", icon=":material/delete:", disabled=not sure):
-        with told():
-            session.engine.answers.forget(session.visitor.id, id)
-            forge.remove_conversation(id, project=session.slug)
-            if id == session.conversation:
-                choose_conversation("")
-            keep("toast", "Deleted the conversation.")
-            st.rerun()
+        session.engine.answers.forget(session.visitor.id, id)
+        forge.remove_conversation(id, project=session.slug)
+        if id == session.conversation:
+            choose_conversation("")
+        keep("toast", "Deleted the conversation.")
+        close_window()
+        st.rerun()

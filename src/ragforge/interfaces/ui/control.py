@@ -14,9 +14,11 @@ from ragforge.domain.generation import ModelCard
 from ragforge.domain.library import Status
 from ragforge.domain.models import LanguageModels
 from ragforge.interfaces.ui.look import dim, quiet, told
-from ragforge.interfaces.ui.session import STAGES, Choices, Session, keep
+from ragforge.interfaces.ui.session import STAGES, Choices, Session, end_private, keep
 
 _USUAL_WEIGHT = "As measured"
+_MOST_OFFERED = 1_000
+"""Files in a list to choose from."""
 
 
 def control(session: Session) -> None:
@@ -100,13 +102,11 @@ def _files(session: Session) -> None:
         args=("lock", "choice-lock"),
         help="Only the files that your question names, whole, and no search beside them.",
     )
-    documents = {
-        document.id: document.name
-        for document in session.forge(Action.READ).documents(project=session.slug, status=Status.READY)
-        if document.enabled
-    }
+    found = session.forge(Action.READ).documents(project=session.slug, status=Status.READY, limit=_MOST_OFFERED)
+    documents = {document.id: document.name for document in found if document.enabled or document.id in choices.only}
+    documents |= {id: id for id in choices.only if id not in documents}
     key = "choice-only"
-    st.session_state[key] = [id for id in choices.only if id in documents]
+    st.session_state[key] = list(choices.only)
     st.multiselect(
         "Only these files",
         list(documents),
@@ -116,6 +116,8 @@ def _files(session: Session) -> None:
         args=("only", key, tuple),
         placeholder="All that are on",
     )
+    if len(found) == _MOST_OFFERED:
+        dim(f"The first {_MOST_OFFERED:,} are offered; name others in your question.")
 
 
 def _stages(session: Session) -> None:
@@ -172,4 +174,10 @@ def _keeping(session: Session) -> None:
     ):
         key = f"choice-{name}"
         st.session_state[key] = getattr(session.choices, name)
-        st.toggle(label, key=key, on_change=_change, args=(name, key), help=about)
+        st.toggle(label, key=key, on_change=_keep_or_not, args=(name, key), help=about)
+
+
+def _keep_or_not(name: str, key: str) -> None:
+    _change(name, key)
+    if name == "ephemeral":
+        end_private()

@@ -15,9 +15,9 @@ from ragforge.interfaces.ui.cited import Listed, cited
 from ragforge.interfaces.ui.control import models_for
 from ragforge.interfaces.ui.following import follow
 from ragforge.interfaces.ui.look import chip, dim, empty, html, quiet, show_problem, told
-from ragforge.interfaces.ui.passage import Place, passage, where
+from ragforge.interfaces.ui.passage import Place, where
 from ragforge.interfaces.ui.render import answer_html
-from ragforge.interfaces.ui.session import Session, drop, keep, kept
+from ragforge.interfaces.ui.session import Session, drop, keep, kept, open_window
 from ragforge.interfaces.words import ago, count
 
 _MEDIA = {
@@ -128,11 +128,12 @@ def _section(session: Session, artifact: Artifact, number: int, section: Artifac
     key = f"{artifact.id}-{number}"
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader(quiet(section.heading), anchor=False)
-        if session.visitor.may(Action.WRITE) and kept("edit_section", None) != key:
+        seen = kept("edit_section", ("", ""))
+        if session.visitor.may(Action.WRITE) and seen[0] != key:
             st.button("Edit", key=f"edit-{key}", icon=":material/edit:", type="tertiary",
-                      on_click=keep, args=("edit_section", key))  # fmt: skip
-    if kept("edit_section", None) == key:
-        _editor(session, artifact, number, section)
+                      on_click=keep, args=("edit_section", (key, section.text)))  # fmt: skip
+    if seen[0] == key:
+        _editor(session, artifact, number, section, seen[1])
         return
     if section.open:
         st.info(f"**Open.** {quiet(section.reason)}", icon=":material/pending:")
@@ -140,22 +141,27 @@ def _section(session: Session, artifact: Artifact, number: int, section: Artifac
     sources = {source.number: source for source in artifact.sources}
     pressed = cited(answer_html(section.text, sources=sources), key=f"section-{key}")
     if pressed in sources:
-        passage(session, Place.read(sources[pressed]))
+        open_window("passage", Place.read(sources[pressed]))
 
 
-def _editor(session: Session, artifact: Artifact, number: int, section: ArtifactSection) -> None:
+def _editor(session: Session, artifact: Artifact, number: int, section: ArtifactSection, seen: str) -> None:
+    """`seen` is the text when editing began: if somebody else changed it since, that is told."""
     with st.form(f"edit-{artifact.id}-{number}", border=False):
         text = st.text_area(
-            "Text of this section, as Markdown", value=section.text, key=f"text-{artifact.id}-{number}", height=280,
+            "Text of this section, as Markdown",
+            value="" if section.open else section.text,
+            key=f"text-{artifact.id}-{number}",
+            height=280,
+            max_chars=100_000,
             help="Cite sources by their numbers, as [1]; numbers that no source has are taken out.",
-        )  # fmt: skip
+        )
         with st.container(horizontal=True):
             save = st.form_submit_button("Save", type="primary")
             leave = st.form_submit_button("Leave it")
     if save:
         try:
             session.forge(Action.WRITE).edit_artifact(
-                artifact.id, project=session.slug, texts={number: text}, was={number: section.text}
+                artifact.id, project=session.slug, texts={number: text}, was={number: seen}
             )
         except RagforgeError as problem:
             show_problem(problem)
@@ -174,4 +180,4 @@ def _sources(session: Session, artifact: Artifact) -> None:
     listed = [Listed(number, place.name, where(place.locator)) for number, place in places.items()]
     pressed = cited("", listed, key=f"sources-{artifact.id}")
     if pressed in places:
-        passage(session, places[pressed])
+        open_window("passage", places[pressed])

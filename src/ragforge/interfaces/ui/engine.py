@@ -1,7 +1,7 @@
 """What all pages of a process share: the workspace here or a server elsewhere, and the questions on their way.
 
-Who looks at a page is resolved anew for every run of it: without keys the owner, else whoever brings a key. Pages reach
-the engine only through a `Visitor`, for one action at a time, as every other surface does.
+Who looks at a page is resolved anew for everything it does: without keys the owner, else whoever brings a key. Pages
+reach the engine only through a `Visitor`, for one action at a time, as every other surface does.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ import logging
 import re
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 import streamlit as st
 
-from ragforge.domain.access import Action, Principal
+from ragforge.domain.access import Action
 from ragforge.domain.models import LanguageModels
-from ragforge.errors import NotAllowed, Unauthenticated
+from ragforge.errors import NotAllowed, RagforgeError, Unauthenticated
 from ragforge.interfaces.choosing import may_choose
 from ragforge.interfaces.ui.asking import Answers
 from ragforge.operate.access import allowed
+from ragforge.operate.rates import Rates
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge
@@ -37,38 +38,45 @@ log = logging.getLogger("ragforge.ui")
 
 _MODELS_SECONDS = 15.0
 """How long a list of models is believed: to look for them takes a moment."""
+_CLIENTS = 100
+"""Keys of visitors that a server elsewhere took, and whose connections are held."""
+_SESSIONS = 10_000
+"""Tabs that may bring files, at most; the oldest must be looked at again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who looks at the page, and what they may do."""
+    """Who looks at the page, and what they may do. Each is asked anew, so a revoked key is one at once."""
 
     id: str
     name: str
-    _reach: Callable[[Action], Forge]
-    _may: Callable[[Action], bool]
+    forge: Callable[[Action], Forge]
+    """The engine, for this; raises `NotAllowed`."""
+    may: Callable[[Action], bool]
+    """Whether it is worth offering. Of a server elsewhere only it knows, and says so when it is asked."""
     may_choose: Callable[[str], bool]
     """Whether this model may be chosen, by its name."""
+    spend: Callable[[], int]
+    """Count one question. How many may be asked at once, 0: as many as there is room for; raises `OverLimit`."""
 
-    def forge(self, action: Action) -> Forge:
-        """The engine, for this; raises `NotAllowed`."""
-        return self._reach(action)
+    def may_go_on(self) -> bool:
+        """Whether the key still works."""
+        try:
+            return self.may(Action.ASK)
+        except RagforgeError:
+            return False
 
-    def may(self, action: Action) -> bool:
-        """Whether it is worth offering. Of a server elsewhere only it knows, and says so when it is asked."""
-        return self._may(action)
-
-    def check_model(self, model: str) -> str:
-        """The same model; raises `NotAllowed` if it may not be chosen."""
+    def check_model(self, model: str) -> None:
+        """Raises `NotAllowed` for one that may not be chosen."""
         if not self.may_choose(model):
             raise NotAllowed(f"your key may not choose the model {model[:200]}", hint="choose another under Control")
-        return model
 
 
 class Engine(Protocol):
     """One for each process."""
 
     answers: Answers
+    tabs: Tabs
     where: str
     """The workspace's folder, or the server's address."""
     is_remote: bool
@@ -86,21 +94,39 @@ class Engine(Protocol):
         ...
 
 
+class Tabs:
+    """Sessions of browsers that may bring files: nobody else's bytes are taken."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def admit(self, session: str) -> None:
+        with self._lock:
+            self._known[session] = None
+            self._known.move_to_end(session)
+            while len(self._known) > _SESSIONS:
+                self._known.popitem(last=False)
+
+    def __contains__(self, session: str) -> bool:
+        return session in self._known
+
+
 class Here:
     """A workspace of this machine. Files and long work are done by threads of this process."""
 
     is_remote = False
 
     def __init__(self, forge: Ragforge) -> None:
-        self.answers = Answers()
+        self.answers, self.tabs = Answers(), Tabs()
         self.where = str(forge.workspace)
         self.largest_file = forge.settings.limits.file_bytes
-        self.stages = frozenset(re.findall(r"[\w-]+", forge.settings.ask.stages))
-        self.strictness = forge.settings.ask.strictness
+        self.stages, self.strictness = _usual(forge.settings)
         self._forge = forge
         self._access = forge.access()
         self._worker = forge.worker()
         self._models = _Recent()
+        self._rates = Rates()
 
     def __enter__(self) -> Self:
         self._worker.start()
@@ -115,14 +141,24 @@ class Here:
         self._worker.stop()
 
     def visitor(self, key: str) -> Visitor:
-        principal: Principal = self._access.principal(key)
+        resolve, settings = self._access.principal, self._forge.settings.model
+        principal = resolve(key)
 
-        def reach(action: Action) -> Forge:
-            return self._forge.acting(allowed(principal, action))
+        def spend() -> int:
+            known = resolve(key).key
+            if known is None:
+                return 0
+            self._rates.spend(principal.id, known.limits.requests_per_minute)
+            return known.limits.concurrent
 
-        name = principal.key.name if principal.key else ""
-        choose = partial(may_choose, principal.role, self._forge.settings.model)
-        return Visitor(principal.id, name, reach, principal.may, choose)
+        return Visitor(
+            principal.id,
+            principal.key.name if principal.key else "",
+            forge=lambda action: self._forge.acting(allowed(resolve(key), action)),
+            may=lambda action: resolve(key).may(action),
+            may_choose=lambda model: may_choose(resolve(key).role, settings, model),
+            spend=spend,
+        )
 
     def models(self, visitor: Visitor) -> LanguageModels:
         return self._models.of("", visitor.forge(Action.ASK).language_models)
@@ -135,56 +171,87 @@ class There:
 
     def __init__(self, url: str, key: str, settings: Settings) -> None:
         """The settings are those of this machine: what a server elsewhere does is up to its own."""
-        self.answers = Answers()
+        self.answers, self.tabs = Answers(), Tabs()
         self.where = url
         self.largest_file = settings.limits.file_bytes
-        self.stages = frozenset(re.findall(r"[\w-]+", settings.ask.stages))
-        self.strictness = settings.ask.strictness
+        self.stages, self.strictness = _usual(settings)
         self._key = key
-        self._forges: dict[str, RemoteForge] = {}
+        self._clients: OrderedDict[str, RemoteForge] = OrderedDict()
         self._lock = threading.Lock()
         self._models = _Recent()
 
     def visitor(self, key: str) -> Visitor:
         key = key or self._key
-        forge = self._forge(key)
-        id = sha256(key.encode()).hexdigest()[:16]
-        return Visitor(id, "", lambda action: forge, lambda action: True, lambda model: True)
-
-    def check(self, key: str) -> None:
-        """Whether the server takes this key."""
-        self._forge(key or self._key).projects()
+        client = self._client(key)
+        return Visitor(
+            sha256(key.encode()).hexdigest()[:16],
+            "",
+            forge=lambda action: client,
+            may=lambda action: True,
+            may_choose=lambda model: True,
+            spend=lambda: 0,
+        )
 
     def stop(self) -> None:
         self.answers.stop_all()
         with self._lock:
-            for forge in self._forges.values():
-                forge.close()
-            self._forges.clear()
+            for client in self._clients.values():
+                client.close()
+            self._clients.clear()
 
     def models(self, visitor: Visitor) -> LanguageModels:
         return self._models.of(visitor.id, visitor.forge(Action.ASK).language_models)
 
-    def _forge(self, key: str) -> RemoteForge:
+    def _client(self, key: str) -> RemoteForge:
+        """One for each key that the server takes."""
         from ragforge.client import RemoteForge
 
         with self._lock:
-            if key not in self._forges:
-                self._forges[key] = RemoteForge(self.where, key=key)
-            return self._forges[key]
+            if key in self._clients:
+                self._clients.move_to_end(key)
+                return self._clients[key]
+        client = RemoteForge(self.where, key=key)
+        try:
+            client.projects()
+        except BaseException:
+            client.close()
+            raise
+        with self._lock:
+            kept = self._clients.setdefault(key, client)
+            while len(self._clients) > _CLIENTS:
+                self._clients.popitem(last=False)
+        return kept
+
+
+def _usual(settings: Settings) -> tuple[frozenset[str], float]:
+    return frozenset(re.findall(r"[\w-]+", settings.ask.stages)), settings.ask.strictness
+
+
+def is_open(url: str) -> bool:
+    """Whether a server lets everybody in who reaches it."""
+    from ragforge.client import RemoteForge
+
+    with RemoteForge(url) as stranger:
+        try:
+            stranger.projects()
+        except Unauthenticated:
+            return False
+    return True
 
 
 class _Recent:
-    """The models that were found a moment ago."""
+    """The models that were found a moment ago, for the visitors of the last minutes."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[float, LanguageModels]] = {}
+        self._found: OrderedDict[str, tuple[float, LanguageModels]] = OrderedDict()
 
     def of(self, visitor: str, look: Callable[[], LanguageModels]) -> LanguageModels:
         at, found = self._found.get(visitor, (0.0, None))
         if found is None or time.monotonic() - at > _MODELS_SECONDS:
             found = look()
             self._found[visitor] = time.monotonic(), found
+            while len(self._found) > _CLIENTS:
+                self._found.popitem(last=False)
         return found
 
 
@@ -199,15 +266,7 @@ def use(chosen: Engine) -> None:
 
 @st.cache_resource(show_spinner=False)
 def engine() -> Engine:
-    """The one of this process."""
+    """The one of this process, whichever tab asks."""
     if not _given:
         raise NotAllowed("the pages have no workspace", hint="start them with ragforge ui")
     return _given[0]
-
-
-def signed_in(key: str) -> Visitor | None:
-    """Whoever brings this key; None if a key is needed and this one is none."""
-    try:
-        return engine().visitor(key)
-    except Unauthenticated:
-        return None

@@ -66,11 +66,12 @@ def _bring(session: Session, *, expanded: bool) -> None:
 
 def _import(session: Session, file: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / Path(file.name).name
+        name = Path(file.name)
+        path = Path(folder) / f"questions{name.suffix.lower()}"
         path.write_bytes(file.getbuffer())
         try:
             *_, report = session.forge(Action.WRITE).importing_questions(
-                path, project=session.slug, name=path.stem, with_corpus=False
+                path, project=session.slug, name=name.stem, with_corpus=False
             )
         except RagforgeError as problem:
             show_problem(problem)
@@ -118,7 +119,7 @@ def _named(run: Run) -> str:
 
 def _runs(session: Session, runs: Sequence[Run]) -> None:
     names = list(dict.fromkeys(run.questions for run in runs))
-    chosen = names[0] if len(names) == 1 else st.segmented_control("Questions", names, default=names[0], required=True)
+    chosen = names[0] if len(names) == 1 else st.selectbox("Of the questions", names)
     shown = [run for run in runs if run.questions == chosen]
     metrics = list(dict.fromkeys(name for run in shown for name in (*run.metrics, *run.answers)))
     main = main_metric(shown[0].metrics) if shown[0].metrics else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,13 +15,15 @@ from ragforge.domain.cancel import Cancelled
 from ragforge.domain.library import UPLOAD, Document, FileResult, Job, JobState, Outcome, Status
 from ragforge.domain.plain import decode
 from ragforge.domain.sizes import size_text
-from ragforge.errors import NotFound, RagforgeError
-from ragforge.interfaces.ui.look import dim, problem_text, quiet, show_problem, told
-from ragforge.interfaces.ui.session import Session, keep, kept
+from ragforge.errors import NotFound, RagforgeError, cannot_write
+from ragforge.interfaces.ui.look import dim, next_step, problem_text, quiet, show_problem, told
+from ragforge.interfaces.ui.session import Session, close_window, keep, kept, open_window
 from ragforge.interfaces.words import ago, count
 
 _BUSY_SECONDS, _IDLE_SECONDS = 1.0, 4.0
 """How often the list is looked at anew: while files are on their way, and else for what others do."""
+_MOST_SHARE = 20
+"""A tab that is only open takes at most this part of a processor."""
 _SHOWN = 25
 """Files on one page of the list."""
 _REMEMBERED = 60
@@ -35,10 +38,12 @@ _STAGES = {
 def files(session: Session) -> None:
     """Follows what happens to the files, without running the rest of the page again."""
     busy = bool(kept("uploads", ()))
-    st.fragment(_files, run_every=_BUSY_SECONDS if busy else _IDLE_SECONDS)(session)
+    cost = _MOST_SHARE * float(kept("files_seconds", 0.0))  # a list of very many files is looked at less often
+    st.fragment(_files, run_every=max(cost, _BUSY_SECONDS if busy else _IDLE_SECONDS))(session)
 
 
 def _files(session: Session) -> None:
+    began = time.perf_counter()
     zone, moving, listed = st.container(), st.container(), st.container()  # what comes and goes in one moves no other
     with told():
         with zone:
@@ -48,6 +53,7 @@ def _files(session: Session) -> None:
             names = _uploads(session)
         with listed:
             _list(session, session.forge(Action.READ).documents(project=session.slug), names)
+    keep("files_seconds", time.perf_counter() - began)
 
 
 # -- bringing files
@@ -64,8 +70,8 @@ def _drop_zone(session: Session) -> None:
         label_visibility="collapsed",
     )
     if dropped:
-        _receive(session, dropped)
         keep("dropped", number + 1)  # an empty zone: the list below shows what became of them
+        _receive(session, dropped)
         st.rerun()
 
 
@@ -79,6 +85,8 @@ def _receive(session: Session, dropped: Sequence[Any]) -> None:
                 copy.flush()
                 job = forge.upload(copy.name, name=file.name, project=session.slug)
             _remember(job.id)
+        except OSError as problem:
+            _remember_problem(file.name, cannot_write("the file for now", problem))
         except RagforgeError as problem:
             _remember_problem(file.name, problem)
 
@@ -112,7 +120,7 @@ def _uploads(session: Session) -> frozenset[str]:
         keep("refused", ())
         st.rerun()
     silent = {job.id for job in ended if not _is_worth_telling(job)}
-    left = tuple(id for id in own if id not in silent)
+    left = tuple(id for id in own if id in jobs and id not in silent)  # what is not listed any more ended long ago
     if left != tuple(own):
         keep("uploads", left)
         st.rerun()  # the files they became are in the rest of the page, too
@@ -154,8 +162,8 @@ def _told(job: Job) -> None:
         stopped = job.state is JobState.CANCELLED
         st.warning(f"**{name}**: {'cancelled' if stopped else quiet(job.error or 'could not be taken in')}")
     elif result.outcome in (Outcome.FAILED, Outcome.QUARANTINED):
-        hint = f"\n\n**Next:** {quiet(result.hint)}" if result.hint else ""
-        st.warning(f"**{name}** could not be read: {quiet(result.message)}{hint}", icon=":material/warning:")
+        why = quiet(result.message) + next_step(result.hint)
+        st.warning(f"**{name}** could not be read: {why}", icon=":material/warning:")
     elif result.outcome is Outcome.DUPLICATE:
         st.info(f"**{name}** has the same bytes as a file that is here already. Both names lead to it.")
     else:
@@ -213,8 +221,10 @@ def _name(session: Session, document: Document) -> None:
             )
         else:
             st.markdown(f":red[:material/error:] {name}", width="stretch")
-        with st.popover("", icon=":material/more_vert:", type="tertiary", help=f"About {name}"):
-            _details(session, document)
+        key = f"about-{document.id}"
+        if st.button("", key=key, icon=":material/more_vert:", type="tertiary", help=f"About {name}"):
+            open_window("file", document.id)
+            st.rerun()
 
 
 def _switched(document: Document) -> int:
@@ -238,12 +248,18 @@ def _switch(session: Session, id: str, key: str) -> None:
         keep("trouble", problem_text(problem))
 
 
+@st.dialog("About the file", on_dismiss=close_window)
+def about(session: Session, id: str) -> None:
+    """Read anew whenever it is looked at: the file may have changed, or be gone."""
+    with told():
+        _details(session, session.forge(Action.READ).document(id, project=session.slug))
+
+
 def _details(session: Session, document: Document) -> None:
     st.markdown(f"**{quiet(document.name)}**")
     if document.problem is not None:
         old = " The older text is still searched." if document.status is Status.READY else ""
-        hint = f"\n\n**Next:** {quiet(document.problem.hint)}" if document.problem.hint else ""
-        st.warning(f"{quiet(document.problem.message)}.{old}{hint}")
+        st.warning(f"{quiet(document.problem.message)}.{old}{next_step(document.problem.hint)}")
     if document.summary:
         st.caption("Summary")
         st.markdown(quiet(document.summary))
@@ -278,23 +294,15 @@ def original(session: Session, document: Document, key: str = "file") -> None:
 
 
 def _remove(session: Session, document: Document) -> None:
-    asked = f"removing-{document.id}"
-    if not kept(asked, False):
-        if st.button("Delete …", key=f"delete-{document.id}", icon=":material/delete:"):
-            keep(asked, True)
-            st.rerun(scope="fragment")
-        return
-    st.markdown("Delete it for good, with its text, its vectors, and what answers quoted from it?")
-    with st.container(horizontal=True):
-        if st.button("Delete for good", key=f"yes-{document.id}", type="primary"):
-            keep(asked, False)
-            _removed(session, document)
-        if st.button("Keep it", key=f"no-{document.id}"):
-            keep(asked, False)
-            st.rerun(scope="fragment")
+    sure = st.checkbox(
+        "Delete it for good, with its text, its vectors, and what answers quoted from it", key=f"sure-{document.id}"
+    )
+    if st.button("Delete for good", key=f"delete-{document.id}", icon=":material/delete:", disabled=not sure):
+        _removed(session, document)
 
 
 def _removed(session: Session, document: Document) -> None:
+    close_window()
     try:
         with st.spinner("Deleting, and looking for what may be left …"):
             (proof,) = session.forge(Action.WRITE).removing([document.id], project=session.slug)
@@ -306,6 +314,7 @@ def _removed(session: Session, document: Document) -> None:
         show_problem(problem)
         return
     else:
+        session.engine.answers.forget_document(document.id)
         gone = "nothing of it is left" if proof.erased else "some of it is still held by a reader; check finishes it"
         keep("toast", f"Deleted {document.name}: {count(proof.chunks, 'chunk')}, {gone}.")
     st.rerun()

@@ -10,7 +10,7 @@ import streamlit as st
 from ragforge.domain.access import Action
 from ragforge.domain.library import Job, JobState
 from ragforge.errors import NotFound
-from ragforge.interfaces.ui.look import quiet, told
+from ragforge.interfaces.ui.look import next_step, quiet, told
 from ragforge.interfaces.ui.session import Session
 from ragforge.interfaces.words import ago
 
@@ -31,7 +31,7 @@ def follow(session: Session, kind: str, doing: str, done: Callable[[Mapping[str,
         if not job.ended:
             st.fragment(_bar, run_every=_LOOK_SECONDS)(session, job.id, doing, done)
     if jobs and jobs[0].state in (JobState.FAILED, JobState.QUARANTINED):
-        hint = f"\n\n**Next:** {quiet(jobs[0].hint)}" if jobs[0].hint else ""
+        hint = next_step(jobs[0].hint)
         st.error(
             f"The last one failed, {ago(jobs[0].updated_at)}: {quiet(jobs[0].error)}{hint}", icon=":material/error:"
         )

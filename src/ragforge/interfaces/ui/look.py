@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 
 import streamlit as st
 
+from ragforge.domain.retrieval import Degraded
 from ragforge.errors import RagforgeError, Unauthenticated
 from ragforge.interfaces.hints import PAGE, renamed
-
-log = logging.getLogger("ragforge.ui")
 
 _STYLE = """
 <style>
@@ -20,8 +19,6 @@ _STYLE = """
 [data-testid="stSidebarUserContent"] { padding-top: .4rem; }
 [data-testid="stSidebarHeader"] { padding-bottom: 0; min-height: 2.4rem; height: 2.4rem; }
 [data-testid="stSidebar"] [data-testid="stVerticalBlock"] { gap: .6rem; }
-[data-testid="stSidebar"] [data-testid="stPopoverButton"] [data-testid="stIconMaterial"] + div,
-[data-testid="stSidebar"] [data-testid="stPopoverButton"] svg { display: none; }
 .rf-brand { font-weight: 700; font-size: 1.15rem; letter-spacing: -.01em; }
 .rf-dim { opacity: .72; font-size: .85rem; overflow-wrap: anywhere; }
 .rf-passage { line-height: 1.55; overflow-wrap: anywhere; }
@@ -105,16 +102,27 @@ def _kind(column: int, numbers: Sequence[int]) -> str:
 
 def problem_text(problem: RagforgeError) -> str:
     """What is wrong, and what to do next, as Markdown that says nothing else."""
-    hint = renamed(problem.hint, PAGE)
-    told = quiet(_sentence(problem.message))
-    return f"{told}\n\n**Next:** {quiet(hint)}" if hint else told
+    return quiet(_sentence(problem.message)) + next_step(problem.hint)
+
+
+def next_step(hint: str) -> str:
+    """What to do next, in the words of this page; nothing if there is no hint."""
+    return f"\n\n**Next:** {quiet(renamed(hint, PAGE))}" if hint else ""
+
+
+def missing_text(missing: Degraded) -> str:
+    """A part that was not there."""
+    return f"Without {quiet(missing.part)}: {quiet(missing.message)}.{next_step(missing.hint)}"
 
 
 def quiet(text: str) -> str:
     """Text of anybody as it is, in a place where Streamlit reads Markdown."""
-    return "".join(f"\\{letter}" if letter in _MARKS else letter for letter in text)
+    apart = _LIVELY.sub(lambda found: f"{found[0][0]}\u2060{found[0][1:]}", text)
+    return "".join(f"\\{letter}" if letter in _MARKS else letter for letter in apart)
 
 
+_LIVELY = re.compile(r"www\.|://|@|:\w|->|<-|<=|>=|--", re.IGNORECASE)
+"""What Streamlit makes a link, an icon or a sign of also where it is escaped: a mark that nobody sees parts it."""
 _MARKS = frozenset("\\`*_{}[]()#+-!|<>~$:&")
 
 
@@ -124,11 +132,11 @@ def _sentence(text: str) -> str:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """What goes wrong is said calmly, and the rest of the page stays. Who must sign in is asked to, further out."""
+    """What goes wrong is said calmly, and the rest of the page stays."""
     try:
         yield
     except Unauthenticated:
-        raise
+        st.rerun()  # from its beginning, where whoever looks is asked for a key
     except RagforgeError as problem:
         show_problem(problem)
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import streamlit as st
 
+from ragforge.domain.access import Action
 from ragforge.errors import RagforgeError, Unauthenticated
-from ragforge.interfaces.ui import chat, documents, evaluation, projects, session, status
-from ragforge.interfaces.ui.chats import chats
+from ragforge.interfaces.ui import chat, chats, documents, evaluation, files, passage, projects, session, status
 from ragforge.interfaces.ui.control import control
 from ragforge.interfaces.ui.engine import Visitor, engine
-from ragforge.interfaces.ui.files import files
-from ragforge.interfaces.ui.look import html, show_problem, style
-from ragforge.interfaces.ui.session import Session, drop, keep, kept
+from ragforge.interfaces.ui.look import html, quiet, show_problem, style
+from ragforge.interfaces.ui.session import Session, keep, kept
 
+_WINDOWS: Mapping[str, Callable[..., None]] = {
+    **projects.WINDOWS,
+    "conversation": chats.about,
+    "file": files.about,
+    "passage": passage.passage,
+}
 Shown = Callable[[Session], None]
 ICON = Path(__file__).parent / "icon.png"  # a symbol would be fetched from elsewhere
 
@@ -25,7 +30,10 @@ def main() -> None:
     style()
     try:
         visitor = engine().visitor(kept("key", ""))
+        session.greet(visitor)
         found = session.begin(engine(), visitor)
+        if visitor.may(Action.WRITE):
+            engine().tabs.admit(_tab())
         if found is None:
             projects.first(visitor)
             return
@@ -43,6 +51,9 @@ def main() -> None:
             projects.toasts()
         pages.run()
         session.remember()
+        if window := kept("window", None):
+            name, about = window
+            _WINDOWS[name](found, *about)
     except Unauthenticated as refused:
         _sign_in(refused)
     except RagforgeError as problem:
@@ -61,18 +72,26 @@ def _sidebar(found: Session, visitor: Visitor) -> None:
         own, talks, how = st.tabs(["Files", "Chats", "Control"], key="side", on_change="rerun")
         with own:
             if own.open:
-                files(found)
+                files.files(found)
         with talks:
             if talks.open:
-                chats(found)
+                chats.chats(found)
         with how:
             if how.open:
                 control(found)
-        if visitor.name:
+        if kept("key", ""):
             st.divider()
-            if st.button(f"Sign out {visitor.name}", icon=":material/logout:", type="tertiary"):
-                drop("key")
+            if st.button(f"Sign out {quiet(visitor.name)}", icon=":material/logout:", type="tertiary"):
+                session.forget_all()
                 st.rerun()
+
+
+def _tab() -> str:
+    """The session of this browser's tab, as Streamlit calls it."""
+    from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+    running = get_script_run_ctx()
+    return running.session_id if running else ""
 
 
 def _sign_in(refused: Unauthenticated) -> None:

@@ -17,7 +17,7 @@ from ragforge.errors import NotFound
 from ragforge.interfaces.ui.files import original
 from ragforge.interfaces.ui.look import chip, dim, html, quiet, told
 from ragforge.interfaces.ui.render import around, passage_html, seek
-from ragforge.interfaces.ui.session import Session, keep
+from ragforge.interfaces.ui.session import Session, close_window, keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,10 @@ def where(locator: Locator) -> str:
     return " · ".join(filter(None, (label, " › ".join(locator.path))))
 
 
-@st.dialog("Passage", width="medium", position="right")
+@st.dialog("Passage", width="medium", position="right", on_dismiss=close_window)
 def passage(session: Session, place: Place) -> None:
     """At the side, so that the answer stays in view."""
-    st.markdown(f"#### {place.number}  {quiet(place.name)}")
+    st.markdown(f"#### {place.number:d}  {quiet(place.name)}")
     if told_where := where(place.locator):
         dim(told_where)
     if place.locator.speaker:
@@ -100,6 +100,7 @@ def _shown(session: Session, place: Place) -> None:
         original(session, document, key="passage")
         if st.button("Ask only this file", key=f"only-{document.id}", icon=":material/filter_alt:"):
             keep("choices", replace(session.choices, only=(document.id,)))
+            close_window()
             st.rerun()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import streamlit as st
 
 from ragforge.domain.access import Action
@@ -10,7 +12,7 @@ from ragforge.domain.records import ProjectTextKind
 from ragforge.errors import RagforgeError
 from ragforge.interfaces.ui.engine import Visitor
 from ragforge.interfaces.ui.look import dim, quiet, show_problem, told
-from ragforge.interfaces.ui.session import Session, choose_project, keep, kept
+from ragforge.interfaces.ui.session import Session, choose_project, close_window, keep, kept, open_window
 from ragforge.interfaces.words import ago
 
 _TEXTS = {
@@ -41,17 +43,16 @@ def switcher(session: Session) -> None:
             on_change=lambda: choose_project(st.session_state[key]),
         )
         if session.visitor.may(Action.MANAGE):
-            with st.popover(
-                "", icon=":material/settings:", type="tertiary", help="New project, rules, memory, rename, delete"
-            ):
-                for label, icon, window in (
-                    ("New project", ":material/add:", _new),
-                    ("Rules and memory", ":material/gavel:", _texts),
-                    ("Rename", ":material/edit:", _rename),
-                    ("Delete …", ":material/delete:", _remove),
-                ):
-                    if st.button(label, key=f"project-{label}", icon=icon, type="tertiary"):
-                        window(session)
+            wanted = st.menu_button(
+                "",
+                list(WINDOWS),
+                key="project-menu",
+                icon=":material/settings:",
+                type="tertiary",
+                help="New project, rules, memory, rename, delete",
+            )
+            if wanted:
+                open_window(wanted)
 
 
 def first(visitor: Visitor) -> None:
@@ -77,10 +78,11 @@ def _made(visitor: Visitor, name: str) -> None:
         show_problem(problem)
         return
     choose_project(made.slug)
+    close_window()
     st.rerun()
 
 
-@st.dialog("New project")
+@st.dialog("New project", on_dismiss=close_window)
 def _new(session: Session) -> None:
     with st.form("new-project", border=False):
         name = st.text_input("Name", max_chars=100, placeholder="Contracts 2026")
@@ -88,7 +90,7 @@ def _new(session: Session) -> None:
             _made(session.visitor, name)
 
 
-@st.dialog("Rename the project")
+@st.dialog("Rename the project", on_dismiss=close_window)
 def _rename(session: Session) -> None:
     with st.form("rename-project", border=False):
         name = st.text_input("Name", value=session.project.name, max_chars=100)
@@ -99,10 +101,11 @@ def _rename(session: Session) -> None:
                 show_problem(problem)
                 return
             keep("project", renamed.slug)
+            close_window()
             st.rerun()
 
 
-@st.dialog("Delete the project")
+@st.dialog("Delete the project", on_dismiss=close_window)
 def _remove(session: Session) -> None:
     files = session.forge(Action.READ).documents(project=session.slug)
     st.markdown(
@@ -118,7 +121,7 @@ def _remove(session: Session) -> None:
             st.rerun()
 
 
-@st.dialog("Rules and memory", width="large")
+@st.dialog("Rules and memory", width="large", on_dismiss=close_window)
 def _texts(session: Session) -> None:
     st.markdown("Two texts that people write, and no model. They are part of every prompt of this project.")
     for kind, (title, about, example) in _TEXTS.items():
@@ -134,6 +137,14 @@ def _texts(session: Session) -> None:
                 session.forge(Action.MANAGE).write_project_text(kind, text, project=session.slug)
                 keep("toast", f"Saved the {title}.")
                 st.rerun()
+
+
+WINDOWS: Mapping[str, Callable[[Session], None]] = {
+    "New project": _new,
+    "Rules and memory": _texts,
+    "Rename": _rename,
+    "Delete …": _remove,
+}
 
 
 def toasts() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 
 import streamlit as st
@@ -31,13 +31,6 @@ _ABOUT: Mapping[str, str] = {
     "Recent history": "To understand the question; it has no authority",
 }
 _LINES = 12
-
-
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """A prompt that somebody wants to be sent, as they left it."""
-
-    prompted: Prompted
 
 
 # -- blocks: pure
@@ -70,7 +63,7 @@ def changed(prompt: SuperPrompt, texts: Sequence[str]) -> SuperPrompt:
 # -- the view
 
 
-def prompt(session: Session, draft: str | None) -> Sending | None:
+def prompt(session: Session, draft: str | None) -> Prompted | None:
     """Make a prompt, look at it, change it; what comes back is to be sent."""
     with st.form("draft-form", border=False):
         question = st.text_area(
@@ -97,6 +90,7 @@ def _make(session: Session, question: str, shaping: Shaping | None) -> Prompted 
     forge = session.forge(Action.ASK)
     try:
         with st.spinner("Looking for passages …"):
+            session.visitor.spend()
             how = session.options()
             how.pop("ephemeral", None)
             if session.conversation and not session.choices.ephemeral:
@@ -111,7 +105,7 @@ def _make(session: Session, question: str, shaping: Shaping | None) -> Prompted 
     return made
 
 
-def _shown(session: Session, made: Prompted) -> Sending | None:
+def _shown(session: Session, made: Prompted) -> Prompted | None:
     account = made.account
     _estimated(made.estimate)
     if account.files:
@@ -147,7 +141,7 @@ def _shown(session: Session, made: Prompted) -> Sending | None:
         for message in sending.prompt.messages:
             st.caption(message.role.upper())
             st.code(message.text, language=None, wrap_lines=True)
-    return Sending(sending) if send else None
+    return sending if send else None
 
 
 def _estimated(told_of: Estimate | None) -> None:
@@ -155,7 +149,7 @@ def _estimated(told_of: Estimate | None) -> None:
         return
     window = "how much it reads is not known" if told_of.window is None else f"it reads {told_of.window:,}"
     first, second, third = st.columns(3)
-    first.metric("Tokens to read", f"{told_of.input_tokens:,}", help=f"{told_of.model}: {window}")
+    first.metric("Tokens to read", f"{told_of.input_tokens:,}", help=quiet(f"{told_of.model}: {window}"))
     second.metric("To write, at most", f"{told_of.output_tokens:,}")
     third.metric("Price, at most", price(told_of.cost))
     if not told_of.fits:
@@ -165,7 +159,8 @@ def _estimated(told_of: Estimate | None) -> None:
 def _shape(session: Session, made: Prompted) -> None:
     """A2: what was understood, to be changed by hand."""
     shape, key = made.account.shape, made.account.trace_id
-    with st.expander(f"Shape: {shape.intent}" + (f", {shape.domain}" if shape.domain else ""), icon=":material/tune:"):
+    understood = quiet(", ".join(filter(None, (shape.intent, shape.domain))))
+    with st.expander(f"Shape: {understood}", icon=":material/tune:"):
         if shape.rewritten:
             st.markdown(f"Understood as: **{quiet(shape.standalone)}** ({quiet(shape.reason)})")
         with st.form(f"shape-{key}", border=False):

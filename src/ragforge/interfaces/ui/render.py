@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from html import escape
+from secrets import token_hex
 from typing import Any
 
 from markdown_it import MarkdownIt
@@ -18,12 +19,9 @@ from markdown_it.token import Token
 
 from ragforge.domain.answers import Citation
 
-_CITE, _CITED = "\ue000", "\ue001"
-"""Around the number of a citation, while the text around it becomes HTML."""
-_MARK, _MARKED = "\ue002", "\ue003"
-"""Around words that are to be marked."""
-_PRIVATE = re.compile("[\ue000-\ue003]")
-_CITATION = re.compile(f"{_CITE}([0-9]+){_CITED}")
+_OPEN, _CLOSE = "\ue000", "\ue001"
+"""Around what stands for a tag while the text around it becomes HTML. A word that nobody knows is part of it, so that
+no document can write one."""
 _MARKER = re.compile(r"(?<![\w\]])\[([0-9]{1,3})\]|(?<=\])\[([0-9]{1,3})\]")
 _TAG = re.compile(r"(<[^>]*>)")
 _FRONT_MATTER = re.compile(r"\A---(\n.*?)\n---(?=\n)", re.DOTALL)
@@ -36,27 +34,41 @@ _SAFE_LINK = re.compile(r"https?://", re.IGNORECASE)
 
 def answer_html(text: str, citations: Sequence[Citation] = (), sources: Iterable[int] = ()) -> str:
     """An answer; each citation is a button. While it is being written there are no citations yet, only sources."""
-    plain = _PRIVATE.sub("", text)
-    if citations and plain == text:
+    if citations:
         spans = [(each.start, each.end, each.marker) for each in citations]
     else:
-        known = frozenset(sources) | {each.marker for each in citations}
-        found = ((match, int(match[1] or match[2])) for match in _MARKER.finditer(plain))
+        known = frozenset(sources)
+        found = ((match, int(match[1] or match[2])) for match in _MARKER.finditer(text))
         spans = [(match.start(), match.end(), number) for match, number in found if number in known]
     doubtful = {each.marker: each.reason for each in citations if not each.proved}
-    return _CITATION.sub(lambda match: _button(int(match[1]), doubtful), _rendered(_with_numbers(plain, spans), True))
+    word = token_hex(8)
+    place = re.compile(f"{_OPEN}{word}([0-9]+){_CLOSE}")
+    in_code = False
+    shown = []
+    for piece in _pieces(_rendered(_with_numbers(text, spans, word), True)):
+        is_tag = piece.startswith("<")
+        in_code = (in_code or piece.startswith("<code")) and piece != "</code>"
+        if is_tag or in_code:  # there a marker is what it looks like
+            shown.append(place.sub(r"[\1]", piece))
+        else:
+            shown.append(place.sub(lambda match: _button(int(match[1]), doubtful), piece))
+    return "".join(shown)
 
 
-def _with_numbers(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
-    """Markers may share a bracket or stand in one another's place: what was replaced already stays."""
+def _with_numbers(text: str, spans: Sequence[tuple[int, int, int]], word: str) -> str:
+    """Markers may share a bracket: what was replaced already stays."""
     parts, end = [], 0
     for start, stop, number in sorted(set(spans)):
-        if start < end:
-            parts.append(f"{_CITE}{number}{_CITED}")
-            continue
-        parts += [text[end:start], f"{_CITE}{number}{_CITED}"]
-        end = stop
+        if start >= end:
+            parts.append(text[end:start])
+            end = stop
+        parts.append(f"{_OPEN}{word}{number}{_CLOSE}")
     return "".join((*parts, text[end:]))
+
+
+def _pieces(html: str) -> list[str]:
+    """Tags and the texts between them; what was text before is escaped, so every tag is ours."""
+    return [piece for piece in _TAG.split(html) if piece]
 
 
 def _button(number: int, doubtful: Mapping[int, str]) -> str:
@@ -72,34 +84,31 @@ def _button(number: int, doubtful: Mapping[int, str]) -> str:
 
 def passage_html(text: str, start: int = 0, end: int = 0) -> str:
     """A passage of a document, with `text[start:end]` marked, from its first word to its last."""
-    return _marked(_rendered(_with_mark(text, start, end), False))
-
-
-def _with_mark(text: str, start: int, end: int) -> str:
-    """Marks stand beside words, so that they change nothing of what begins or ends a line of Markdown."""
-    hidden = _PRIVATE.sub("\ufffd", _FRONT_MATTER.sub(r"```\1\n```", text))
-    numbers = {match.start(1) for match in _NUMBERED.finditer(hidden, 0, end)}
-    words = [match.span() for match in _WORD.finditer(hidden, start, end) if match.start() not in numbers]
-    if not words:
-        return hidden
-    first, last = words[0][0], words[-1][1]
-    return f"{hidden[:first]}{_MARK}{hidden[first:last]}{_MARKED}{hidden[last:]}"
-
-
-def _marked(html: str) -> str:
-    """The marks as tags, opened and closed again in every piece of text between two tags."""
+    word = token_hex(8)
+    begins, ends = f"{_OPEN}{word}1{_CLOSE}", f"{_OPEN}{word}0{_CLOSE}"
+    html = _rendered(_with_mark(_FRONT_MATTER.sub(r"```\1\n```", text), start, end, begins, ends), False)
     shown, inside = [], False
-    for piece in _TAG.split(html):
-        if piece.startswith("<"):  # our own tags: in the text itself it is escaped
-            inside = _MARK in piece or (inside and _MARKED not in piece)  # after ``` the language is in a tag
-            shown.append(_PRIVATE.sub("", piece))
+    for piece in _pieces(html):
+        if piece.startswith("<"):
+            inside = begins in piece or (inside and ends not in piece)  # after ``` the language is in a tag
+            shown.append(piece.replace(begins, "").replace(ends, ""))
             continue
-        for part in re.split(f"([{_MARK}{_MARKED}])", piece):
-            if part in (_MARK, _MARKED):
-                inside = part == _MARK
+        for part in re.split(f"({begins}|{ends})", piece):
+            if part in (begins, ends):
+                inside = part == begins
             elif part:
                 shown.append(f"<mark>{part}</mark>" if inside and part.strip() else part)
     return "".join(shown)
+
+
+def _with_mark(text: str, start: int, end: int, begins: str, ends: str) -> str:
+    """Marks stand beside words, so that they change nothing of what begins or ends a line of Markdown."""
+    numbers = {match.start(1) for match in _NUMBERED.finditer(text, 0, end)}
+    words = [match.span() for match in _WORD.finditer(text, start, end) if match.start() not in numbers]
+    if not words:
+        return text
+    first, last = words[0][0], words[-1][1]
+    return f"{text[:first]}{begins}{text[first:last]}{ends}{text[last:]}"
 
 
 def around(text: str, start: int, end: int, margin: int = 700) -> tuple[str, int, int]:
@@ -117,12 +126,10 @@ def around(text: str, start: int, end: int, margin: int = 700) -> tuple[str, int
 
 
 def seek(text: str, quote: str) -> tuple[int, int] | None:
-    """Where a quote stands, whatever white space and marks are between its words; None: not for sure."""
-    words = re.findall(r"\w+", quote)
-    if not words:
-        return None
-    found = [match.span() for match in re.finditer(r"\W+".join(map(re.escape, words)), text)]
-    return found[0] if found else None
+    """Where a quote first stands, whatever white space and marks are between its words."""
+    words = _WORD.findall(quote)
+    found = re.search(r"(?<!\w)" + r"\W+".join(map(re.escape, words)) + r"(?!\w)", text) if words else None
+    return found.span() if found else None
 
 
 def plain_html(text: str) -> str:

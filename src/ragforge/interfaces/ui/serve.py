@@ -7,6 +7,7 @@ page of somebody else's can trick a browser into it, and a policy that lets noth
 from __future__ import annotations
 
 import logging
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ragforge.interfaces.http.guard import Names
 from ragforge.interfaces.http.serve import run
 from ragforge.interfaces.ui import engine
+
+_UPLOAD = re.compile(r"/_stcore/upload_file/([^/]*)")
+"""Where Streamlit takes files, for the tab that is named."""
 
 log = logging.getLogger("ragforge.ui")
 
@@ -47,9 +51,10 @@ _POLICY = "; ".join(
 class Door:
     """Before Streamlit: known names only, and the policy on every answer."""
 
-    def __init__(self, app: ASGIApp, names: Names) -> None:
+    def __init__(self, app: ASGIApp, names: Names, tabs: engine.Tabs) -> None:
         self._app = app
         self._names = names
+        self._tabs = tabs
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -59,6 +64,9 @@ class Door:
         host = headers.get("host", "")
         if not self._names.known_host(host) or not self._names.known_origin(headers.get("origin", ""), host):
             await _refused(scope, receive, send)
+            return
+        if (upload := _UPLOAD.match(scope["path"])) and upload[1] not in self._tabs:
+            await PlainTextResponse("Nobody may bring files here who has not signed in.\n", 403)(scope, receive, send)
             return
 
         async def guarded(message: Message) -> None:
@@ -88,7 +96,7 @@ def serve(
 ) -> None:
     """Until a signal comes."""
     engine.use(chosen)
-    app = _pages(Names((*_LOCAL, *hosts), ()), chosen.largest_file)
+    app = _pages(chosen, Names((*_LOCAL, *hosts), ()))
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -131,7 +139,7 @@ def _failed(problem: Exception) -> bool:
     return True
 
 
-def _pages(names: Names, largest_file: int) -> ASGIApp:
+def _pages(chosen: engine.Engine, names: Names) -> ASGIApp:
     from streamlit import config
     from streamlit.starlette import App
 
@@ -143,13 +151,12 @@ def _pages(names: Names, largest_file: int) -> ASGIApp:
         "runner.magicEnabled": False,
         "server.fileWatcherType": "none",
         "server.headless": True,
-        "server.maxUploadSize": max(1, largest_file // 1_000_000),
+        "server.maxUploadSize": max(1, chosen.largest_file // 1_000_000),
         "server.runOnSave": False,
         "theme.light.primaryColor": "#2f6fd0",
         "theme.dark.primaryColor": "#4a8bea",
     }.items():
         config.set_option(name, value)
-    app: ASGIApp = App(
-        Path(__file__).parent / "page.py", middleware=[Middleware(Door, names=names)], on_script_error=_failed
-    )
+    door = Middleware(Door, names=names, tabs=chosen.tabs)
+    app: ASGIApp = App(Path(__file__).parent / "page.py", middleware=[door], on_script_error=_failed)
     return app

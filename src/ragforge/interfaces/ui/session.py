@@ -110,6 +110,15 @@ def drop(name: str) -> None:
     st.session_state.pop(f"rf_{name}", None)
 
 
+def open_window(name: str, *about: Any) -> None:
+    """Show a dialog until it is closed, however often the page is run meanwhile."""
+    keep("window", (name, about))
+
+
+def close_window() -> None:
+    drop("window")
+
+
 def show_view(name: str) -> None:
     """Answer, Prompt or Why, whatever a person looks at now.
 
@@ -120,11 +129,39 @@ def show_view(name: str) -> None:
         keep("view_number", kept("view_number", 0) + 1)
 
 
+_PRIVATE = ("private", "thread")
+"""Answers of which nothing is kept, and what their questions are known by."""
+_OF_PROJECT = (
+    "chat", "draft", "prompted", "uploads", "refused", "artifact", "window", "editing", "edit_section", "run", "why",
+    "shown_files", "switches", *_PRIVATE,
+)  # fmt: skip
+"""What was chosen or done in one project, and means nothing in another."""
+
+
+def greet(visitor: Visitor) -> None:
+    """Whoever looks now sees nothing of what another did in the same tab."""
+    if kept("visitor", visitor.id) != visitor.id:
+        key = kept("key", "")
+        forget_all()
+        keep("key", key)
+    keep("visitor", visitor.id)
+
+
+def forget_all() -> None:
+    for name in [name for name in st.session_state if str(name).startswith("rf_")]:
+        del st.session_state[name]
+
+
+def end_private() -> None:
+    for name in _PRIVATE:
+        drop(name)
+
+
 def choose_project(slug: str) -> None:
     """Look at another project; what belongs to the one before is left."""
     if kept("project", "") != slug:
         keep("project", slug)
-        for name in ("chat", "draft", "prompted", "uploads", "artifact", "private"):
+        for name in _OF_PROJECT:
             drop(name)
         keep("choices", replace(kept("choices", Choices()), only=()))
 
@@ -132,11 +169,11 @@ def choose_project(slug: str) -> None:
 def choose_conversation(id: str) -> None:
     keep("chat", id)
     show_view("Answer")
-    for name in ("prompted", "private", "editing"):
+    for name in ("prompted", *_PRIVATE, "editing"):
         drop(name)
 
 
-_IN_ADDRESS = ("project", "chat", "model", "theta", "alpha", "stages", "lock", "preview")
+_IN_ADDRESS = ("project", "chat", "model", "theta", "alpha", "stages", "lock", "only", "private", "preview")
 
 
 def restore() -> None:
@@ -156,6 +193,8 @@ def restore() -> None:
             strictness=_share(asked.get("theta")),
             alpha=_share(asked.get("alpha")),
             lock="lock" in asked,
+            only=tuple(filter(None, asked.get("only", "").split(","))),
+            ephemeral="private" in asked,
             preview="preview" in asked,
         ),
     )
@@ -172,6 +211,8 @@ def remember() -> None:
         "alpha": "" if choices.alpha is None else f"{choices.alpha:g}",
         "stages": "" if choices.stages is None else ",".join(sorted(choices.stages)) or "none",
         "lock": "1" if choices.lock else "",
+        "only": ",".join(choices.only),
+        "private": "1" if choices.ephemeral else "",
         "preview": "1" if choices.preview else "",
     }
     wanted = {name: value for name, value in told.items() if value}
@@ -195,7 +236,8 @@ def begin(engine: Engine, visitor: Visitor) -> Session | None:
         return None
     by_slug = {project.slug: project for project in projects}
     chosen = by_slug.get(kept("project", "")) or by_slug.get("default") or projects[0]
-    choose_project(chosen.slug)
+    if kept("project", "") != chosen.slug:
+        choose_project(chosen.slug)
     session = Session(engine, visitor, chosen)
     if session.conversation and not is_there(session):
         choose_conversation("")

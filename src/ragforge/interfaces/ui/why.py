@@ -11,8 +11,7 @@ import streamlit as st
 from ragforge.domain.answers import Abstention, Account
 from ragforge.domain.retrieval import Stage
 from ragforge.interfaces.fields.explained import CUT, PROMPT, Fate, fates, statements_of
-from ragforge.interfaces.hints import PAGE, renamed
-from ragforge.interfaces.ui.look import chip, dim, empty, html, quiet, scored, table
+from ragforge.interfaces.ui.look import chip, dim, empty, html, missing_text, quiet, scored, table
 from ragforge.interfaces.ui.passage import where
 from ragforge.interfaces.ui.session import Session, keep, kept
 from ragforge.interfaces.words import count, evidence_text, price
@@ -31,18 +30,18 @@ def why(session: Session, exchanges: Sequence[Exchange]) -> None:
             "what came near but was left out. Answers from before this page was started are not explained any more.",
         )
         return
-    by_trace = {each.trace_id: each for each in reversed(exchanges)}
+    by_key = {each.key: each for each in reversed(exchanges)}
     chosen = kept("why", None)
     key = "why-choice"
-    st.session_state[key] = chosen if chosen in by_trace else next(iter(by_trace))
-    trace = st.selectbox(
+    st.session_state[key] = chosen if chosen in by_key else next(iter(by_key))
+    shown = st.selectbox(
         "Of which question",
-        list(by_trace),
+        list(by_key),
         key=key,
-        format_func=lambda id: by_trace[id].question if id in by_trace else id,
+        format_func=lambda id: by_key[id].question if id in by_key else id,
         on_change=lambda: keep("why", st.session_state[key]),
     )
-    result = by_trace[trace].result
+    result = by_key[shown].result
     assert result is not None, "only those that are remembered are offered"
     account = result.account
     _question(account)
@@ -70,8 +69,7 @@ def _question(account: Account) -> None:
 
 def _missing(account: Account) -> None:
     for missing in account.degraded:
-        hint = f" Next: {quiet(renamed(missing.hint, PAGE))}" if missing.hint else ""
-        st.warning(f"Without {quiet(missing.part)}: {quiet(missing.message)}.{hint}", icon=":material/warning:")
+        st.warning(missing_text(missing), icon=":material/warning:")
     for notice in account.notices:
         dim(notice)
 

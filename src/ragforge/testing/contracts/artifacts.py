@@ -104,6 +104,18 @@ class ArtifactsContract(ShelfContract):
             assert left.sections[1].open is second.doubtful and "may be secret" not in repr(left)
             assert gone not in repr(left)
 
+    def test_a_section_of_two_documents_leaves_nothing_of_either(self, shelf: Shelf) -> None:
+        """The first that goes opens the section; of the second only the source is left, and goes too."""
+        first, second = (shelf.add(f"/{name}", name).document for name in ("first", "second"))
+        both = artifact(source(1, first, "alpha secret"), source(2, second, "bravo secret"))
+        section = replace(both.sections[0], sources=(1, 2), read=(first, second))
+        put(shelf, replace(both, sections=(section,)))
+        for document in (first, second):
+            with shelf.catalog.write() as unit:
+                unit.artifacts.forget_document(shelf.scope, shelf.id, document)
+        (left,) = stored(shelf)
+        assert "secret" not in repr(left)
+
     def test_what_is_made_while_its_document_goes_is_stored_without_it(self, shelf: Shelf) -> None:
         gone = shelf.add("/gone", "goes").document
         shelf.remove(gone)
