@@ -32,6 +32,16 @@ REPLY = (
 )
 
 
+_RENAMED = """
+(names) => {
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode())
+    for (const [from, to] of names) walk.currentNode.data = walk.currentNode.data.replace(from, to);
+}
+"""
+"""Folders of the machine that takes the pictures are nobody's business."""
+
+
 def prepared(workspace: Path, model: ModelServer) -> None:
     """A workspace somebody has worked in for a while."""
     workspace.mkdir()
@@ -57,7 +67,7 @@ def prepared(workspace: Path, model: ModelServer) -> None:
             pass
 
 
-def pictures(browser: Browser, address: str, folder: Path, scheme: str) -> None:
+def pictures(browser: Browser, address: str, folder: Path, scheme: str, workspace: Path) -> None:
     page = browser.new_page(
         viewport={"width": 1280, "height": 860}, color_scheme="dark" if scheme == "dark" else "light"
     )
@@ -66,6 +76,7 @@ def pictures(browser: Browser, address: str, folder: Path, scheme: str) -> None:
     def take(name: str) -> None:
         driver.settle()
         page.wait_for_timeout(700)
+        page.evaluate(_RENAMED, [[str(workspace), "/home/you/ragforge"], [str(ROOT), "/home/you/src"]])
         page.screenshot(path=folder / f"{name}-{scheme}.png", animations="disabled")
 
     driver.open()
@@ -115,7 +126,7 @@ def main() -> None:
         prepared(workspace, model)
         with ui(workspace) as serving, chromium() as browser:
             for scheme in ("light", "dark"):
-                pictures(browser, serving.address, folder, scheme)
+                pictures(browser, serving.address, folder, scheme, workspace)
 
 
 if __name__ == "__main__":

@@ -276,7 +276,7 @@ def test_I17_dropped_files_that_cannot_be_used_are_told_one_by_one(forge: Ragfor
         told = " ".join(said(tab))
         assert "same bytes" in told
         assert "could not be read" in told
-        press(tab, "Dismiss")
+        press(tab, "Dismiss 2 notes")
         assert "same bytes" not in " ".join(said(tab))
         assert {Outcome.DUPLICATE, Outcome.FAILED} == {
             Outcome(forge.job(each.id).result[0]["outcome"]) for each in (same, broken)

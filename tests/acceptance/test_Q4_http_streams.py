@@ -592,10 +592,11 @@ def test_Q4_a_socket_that_goes_away_stops_the_model_but_may_come_back(
         say(socket, "resume", stream=stream, after=int(number))
         rest = heard(socket, "done")
         assert [event["id"] for event in seen + rest] == [f"{stream}-{n}" for n in range(1, len(seen + rest) + 1)]
-        assert rest[-1]["text"] == REPLY and served.model.disconnects == 0
+        assert rest[-1]["text"] == REPLY  # all of it: the model was not stopped
+        before = served.model.disconnects  # a client may hang up as soon as it has the last word
         say(socket, "ask", question=QUESTION)
         heard(socket, "token")
-    until(lambda: served.model.disconnects == 1)
+    until(lambda: served.model.disconnects == before + 1)
 
 
 def test_Q4_a_socket_that_reads_nothing_is_left_and_others_go_on(

@@ -112,7 +112,7 @@ class Driver:
 
     def delete(self, name: str) -> None:
         self.menu(name)
-        self.dialog.get_by_text("Delete it for good").click()
+        self.dialog.get_by_text("Yes, delete it for good").click()
         self.dialog.get_by_role("button", name="Delete for good").click()
 
     def close_dialog(self) -> None:

@@ -250,6 +250,10 @@ def test_O2_questions_are_brought_run_and_shown(browser: Browser, workspace: Pat
     with ui(workspace) as serving, driving(browser, serving) as driver:
         _dropped(driver, folder / "returns.md", folder / "refund.py")
         driver.to("Evaluation")
+        bad = folder.parent / "bad.jsonl"
+        bad.write_text("no JSON\n")
+        driver.page.get_by_test_id("stMain").locator("input[type=file]").set_input_files(bad)
+        expect(driver.page.get_by_text("bad line")).to_be_visible()
         driver.page.get_by_test_id("stMain").locator("input[type=file]").set_input_files(questions)
         expect(driver.page.get_by_label("Label")).to_be_visible()
         driver.page.get_by_role("button", name="Run", exact=True).click()
@@ -272,7 +276,7 @@ def test_O3_files_that_cannot_be_used_are_told_exactly(browser: Browser, workspa
         expect(sidebar.get_by_text("copy.md has the same bytes as a file that is here already")).to_be_visible()
         expect(sidebar.get_by_text(re.compile(r"broken\.docx could not be read"))).to_be_visible()
         expect(sidebar.get_by_text(re.compile(r"program\.exe could not be read"))).to_be_visible()
-        sidebar.get_by_role("button", name="Dismiss").click()
+        sidebar.get_by_role("button", name=re.compile("Dismiss")).click()
         driver.drop(folder / "large.txt")
         expect(sidebar.get_by_text(re.compile("2(.0)?MB or smaller"))).to_be_visible()
         driver.ask("How long can I return a chair?")
@@ -307,11 +311,17 @@ def test_O3_the_page_of_a_server_elsewhere_and_what_happens_when_it_goes_away(
             for name in ("Documents", "Evaluation", "Status"):
                 driver.to(name)
                 expect(driver.page.get_by_test_id("stAlertContentError")).to_have_count(0)
+            driver.page.get_by_role("link", name="Chat", exact=True).click()
+            driver.settle()
             server.process.kill()
             server.process.wait()
-            driver.page.get_by_role("link", name="Chat", exact=True).click()
+            driver.ask("Within how many days may lamps be returned?")
             expect(driver.page.get_by_text("does not answer").first).to_be_visible()
+            expect(driver.page.get_by_text("Your question is kept")).to_be_visible()
             expect(driver.page.get_by_text("Traceback")).to_have_count(0)
+            with serve(workspace, "--port", server.address.rpartition(":")[2]) as again:
+                _ = again.address
+                expect(driver.answer).to_contain_text("thirty days")  # the page comes back by itself, and asks
         assert not (tmp_path / "none").exists()
         assert secret not in "\n".join(serving.lines)
 
@@ -434,3 +444,26 @@ def test_O3_projects_are_made_and_switched_and_a_conversation_is_saved(
         driver.side("Chats")
         sidebar.get_by_role("button", name="How long can I return a chair?").click()
         expect(driver.answer).to_contain_text("sixty days")
+
+
+def test_O3_a_revoked_key_sees_nothing_more_in_an_open_tab(browser: Browser, workspace: Path, folder: Path) -> None:
+    """Nobody touches the page: it only looks at its files, and at an answer that is being written."""
+    long = " ".join(f"Word {number} [1]." for number in range(600))
+    with ModelServer(reply=long, piece_seconds=0.05) as model:
+        with Ragforge.open(_served(workspace, model)) as forge:
+            forge.add(folder, project="shop")
+            key, secret = forge.access().create("Eve", Role.EDITOR)
+        with ui(workspace) as serving, driving(browser, serving) as driver:
+            driver.page.get_by_label("Your key").fill(secret)
+            driver.page.get_by_role("button", name="Sign in").click()
+            driver.ask("How long can I return a chair?")
+            expect(driver.answer).to_contain_text("Word 3")
+            with Ragforge.open(workspace) as forge:
+                forge.access().revoke(key.id)
+            revoked = time.monotonic()
+            expect(driver.page.get_by_label("Your key")).to_be_visible(timeout=5_000)
+            took = time.monotonic() - revoked
+            expect(driver.page.get_by_text("Word 3")).to_have_count(0)
+            expect(driver.page.get_by_text("Something went wrong")).to_have_count(0)
+        assert model.disconnects == 1
+    record("ui_revocation", seconds=round(took, 2))

@@ -57,6 +57,7 @@ PAGE: Mapping[str, str] = {
     "ragforge conversation ls shows (?:them|yours)": "the sidebar lists them",
     "ragforge ls shows the names": "the sidebar lists the names",
     "send Authorization: Bearer rf_…, or X-API-Key: rf_…": "sign in with a key",
+    "choose another model with --model": "choose another under Control",
 }
 """What hints say to those at a terminal, as patterns, and where the same is done on the web page."""
 

@@ -118,7 +118,7 @@ class SqlPassages:
     # -- for a search
 
     def eligible(self, scope: Scope, now: Moment, filters: Filters) -> tuple[list[int], list[int]]:
-        """Ordinals of the documents that may be found, and of those that may not."""
+        """Ordinals of the documents that may be found, and of those that may not; ascending."""
         _require(scope, now)
         documents = t.documents.c
         allowed = sa.and_(documents.enabled, cleared(scope), *_conditions(filters))
@@ -131,7 +131,7 @@ class SqlPassages:
         no: list[int] = []
         for ord, id, source_type, tags, is_allowed in self._session.execute(statement):
             (yes if is_allowed and suits(id, source_type, tags) else no).append(ord)
-        return yes, no
+        return sorted(yes), sorted(no)  # most often they come so, and then it costs nothing
 
     def stored(self, scope: Scope, now: Moment, keys: Sequence[int]) -> list[StoredPassage]:
         """The chunks' texts and places. What the scope may not see, or what is not live, is not there."""

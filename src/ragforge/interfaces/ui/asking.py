@@ -198,5 +198,5 @@ class Answers:
 
 def _reads(result: Result, document: str) -> bool:
     """Whether words of the document may be in it."""
-    nearest = result.nearest if isinstance(result, Abstention) else ()
-    return any(each.document == document for each in (*result.account.sources, *nearest))
+    nearest = [passage.document for passage in result.nearest] if isinstance(result, Abstention) else []
+    return document in (*nearest, *(source.document for source in result.account.sources))

@@ -24,7 +24,7 @@ from ragforge.interfaces.ui import prompt as prompt_view
 from ragforge.interfaces.ui import why as why_view
 from ragforge.interfaces.ui.asking import Asked, Step
 from ragforge.interfaces.ui.cited import Listed, cited
-from ragforge.interfaces.ui.look import chip, dim, html, missing_text, problem_text, quiet, told
+from ragforge.interfaces.ui.look import chip, dim, html, missing_text, problem_text, quiet, sentence, told
 from ragforge.interfaces.ui.passage import Place, where
 from ragforge.interfaces.ui.render import answer_html, plain_html
 from ragforge.interfaces.ui.session import Session, choose_conversation, drop, keep, kept, open_window, show_view
@@ -33,6 +33,8 @@ from ragforge.interfaces.words import ago, count, duration, price
 _FOLLOW_SECONDS = 0.3
 _TITLE = 80
 VIEWS = ("Answer", "Prompt", "Why")
+INPUT = "question"
+"""The key of where questions are typed."""
 _DOING = {
     Step.LOOKING: "Looking for passages …",
     Step.READING: "Reading {} …",
@@ -95,7 +97,7 @@ def _input(session: Session) -> None:
     asked = session.engine.answers.latest(session.visitor.id, _thread(session))
     busy = asked is not None and not asked.ended
     locked = " · locked to the files it names" if session.choices.lock else ""
-    text = st.chat_input(f"Ask about {session.project.name}{locked}", key="question", disabled=busy, max_chars=20_000)
+    text = st.chat_input(f"Ask about {session.project.name}{locked}", key=INPUT, disabled=busy, max_chars=20_000)
     if not text:
         return
     if session.choices.preview:
@@ -269,7 +271,7 @@ def _told(exchange: Exchange, account: Account) -> None:
     for missing in account.degraded:
         st.warning(missing_text(missing), icon=":material/warning:")
     for notice in account.notices:
-        dim(notice)
+        dim(sentence(notice))
     result = exchange.result
     if isinstance(result, Answer):
         if result.removed:
@@ -279,7 +281,7 @@ def _told(exchange: Exchange, account: Account) -> None:
         if result.stripped:
             dim(f"Taken out: {', '.join(result.stripped)}")
         if result.uncited:
-            dim(f"{count(result.uncited, 'sentence')} cite nothing")
+            dim(f"{count(result.uncited, 'sentence')} without a citation")
     if account.shape.rewritten:
         dim(f"Understood as: {account.shape.standalone}")
 
@@ -313,7 +315,11 @@ def _below(session: Session, exchange: Exchange, key: str, *, is_last: bool) -> 
 def _by(exchange: Exchange) -> str:
     if exchange.abstained:
         return ""
-    return "Quoted from the files, no model was asked" if exchange.quoted else exchange.model
+    if not exchange.quoted:
+        return exchange.model
+    missing = exchange.result.account.degraded if exchange.result else ()
+    failed = any(each.part == "model" for each in missing)
+    return f"Quoted from the files, {'the model did not answer' if failed else 'no model was asked'}"
 
 
 def _look_why(key: str) -> None:
@@ -365,8 +371,7 @@ def _unanswered(session: Session, asked: Asked) -> None:
         st.fragment(_live, run_every=_FOLLOW_SECONDS)(session, asked)
         return
     with st.chat_message("assistant", avatar=":material/auto_stories:"):
-        if asked.text:
-            cited(answer_html(asked.text), key=f"answer-{asked.id}")
+        pressed = _written(asked)
         if asked.step is Step.STOPPED:
             st.info("Stopped before the answer was complete. Nothing of it was kept.", icon=":material/stop_circle:")
         elif asked.problem is not None:
@@ -377,18 +382,26 @@ def _unanswered(session: Session, asked: Asked) -> None:
             if st.button("Dismiss", key=f"dismiss-{asked.id}", type="tertiary"):
                 session.engine.answers.forget(session.visitor.id, _thread(session))
                 st.rerun()
+    if pressed is not None:
+        open_window("passage", pressed)
+
+
+def _written(asked: Asked) -> Place | None:
+    """What there is of an answer, and the source whose number was pressed just now."""
+    numbers = {source.number: source for source in asked.sources}
+    if not asked.text:
+        return None
+    html = answer_html(asked.text, sources=numbers)
+    number = cited(html, key=f"answer-{asked.id}", writing=not asked.ended)
+    return Place.read(numbers[number]) if number in numbers else None
 
 
 def _live(session: Session, asked: Asked) -> None:
     """Looks again and again, alone; when the answer is there the whole page is drawn once."""
-    if asked.ended:
+    if asked.ended or not session.visitor.may_go_on():
         st.rerun()
-    pressed: Place | None = None
     with st.chat_message("assistant", avatar=":material/auto_stories:"):
-        numbers = {source.number: source for source in asked.sources}
-        if asked.text:
-            number = cited(answer_html(asked.text, sources=numbers), key=f"answer-{asked.id}", writing=True)
-            pressed = Place.read(numbers[number]) if number in numbers else None
+        pressed = _written(asked)
         with st.container(horizontal=True, vertical_alignment="center"):
             st.button("Stop", key=f"stop-{asked.id}", icon=":material/stop_circle:", on_click=asked.stop)
             doing = _DOING.get(asked.step, "").format(count(len(asked.sources), "passage"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import streamlit as st
 
 from ragforge.domain.access import Action
@@ -84,18 +86,30 @@ def _about(session: Session, conversation: Conversation) -> None:
     st.download_button(
         "Save as Markdown",
         data=lambda: forge.conversation_markdown(id, project=session.slug),
-        file_name=f"conversation-{id[:8]}.md",
+        file_name=f"{_file_name(conversation)}.md",
         mime="text/markdown",
         key=f"save-{id}",
         icon=":material/download:",
         on_click="ignore",
     )
-    sure = st.checkbox("I want to delete it for good", key=f"sure-{id}")
-    if st.button("Delete", key=f"delete-chat-{id}", icon=":material/delete:", disabled=not sure):
-        session.engine.answers.forget(session.visitor.id, id)
-        forge.remove_conversation(id, project=session.slug)
-        if id == session.conversation:
-            choose_conversation("")
-        keep("toast", "Deleted the conversation.")
-        close_window()
-        st.rerun()
+    with st.form(f"delete-{id}", border=False):
+        sure = st.checkbox("Yes, delete it for good", key=f"sure-{id}")
+        if st.form_submit_button("Delete", icon=":material/delete:"):
+            if sure:
+                _removed(session, id)
+            else:
+                st.warning("Tick the box first: there is no way back.")
+
+
+def _file_name(conversation: Conversation) -> str:
+    return re.sub(r"[^\w-]+", "-", conversation.title).strip("-")[:60] or f"conversation-{conversation.id[:8]}"
+
+
+def _removed(session: Session, id: str) -> None:
+    session.engine.answers.forget(session.visitor.id, id)
+    session.forge(Action.ASK).remove_conversation(id, project=session.slug)
+    if id == session.conversation:
+        choose_conversation("")
+    keep("toast", "Deleted the conversation.")
+    close_window()
+    st.rerun()

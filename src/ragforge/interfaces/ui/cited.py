@@ -17,6 +17,7 @@ _HTML = '<div class="answer" part="answer"><div class="text"></div><div class="s
 _CSS = """
 .answer { color: var(--st-text-color); font-family: var(--st-font); font-size: 1rem; line-height: 1.6;
   overflow-wrap: anywhere; }
+.answer :is(p, li, td, th, h1, h2, h3, h4, blockquote) { unicode-bidi: plaintext; }
 .answer p { margin: 0 0 .75rem; } .answer p:last-child { margin-bottom: 0; }
 .answer h1, .answer h2, .answer h3, .answer h4 { font-size: 1.1rem; margin: 1.1rem 0 .4rem; font-weight: 600; }
 .answer ul, .answer ol { margin: 0 0 .75rem; padding-left: 1.4rem; }

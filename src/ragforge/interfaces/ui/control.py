@@ -16,7 +16,6 @@ from ragforge.domain.models import LanguageModels
 from ragforge.interfaces.ui.look import dim, quiet, told
 from ragforge.interfaces.ui.session import STAGES, Choices, Session, end_private, keep
 
-_USUAL_WEIGHT = "As measured"
 _MOST_OFFERED = 1_000
 """Files in a list to choose from."""
 
@@ -154,17 +153,26 @@ def _ranking(session: Session) -> None:
         disabled="gate" not in stages_of(session),
         help="Of the gate: 0 keeps every passage, 1 only what clearly bears on the question.",
     )
-    key = "choice-alpha"
-    steps: list[float | str] = [_USUAL_WEIGHT, *(round(number / 20, 2) for number in range(21))]
-    st.session_state[key] = _USUAL_WEIGHT if choices.alpha is None else round(round(choices.alpha * 20) / 20, 2)
-    st.select_slider(
-        "Words ↔ meaning",
-        steps,
-        key=key,
+    st.session_state["choice-weighed"] = choices.alpha is not None
+    st.toggle(
+        "Weigh words and meaning by hand",
+        key="choice-weighed",
         on_change=_change,
-        args=("alpha", key, lambda value: None if value == _USUAL_WEIGHT else value),
-        help="The weight of meaning in the ranking: 0 ranks by words alone, 1 by meaning alone.",
+        args=("alpha", "choice-weighed", lambda by_hand: 0.5 if by_hand else None),
+        help="Else as it was measured for the model of this project.",
     )
+    if choices.alpha is not None:
+        st.session_state["choice-alpha"] = choices.alpha
+        st.slider(
+            "Words ↔ meaning",
+            0.0,
+            1.0,
+            key="choice-alpha",
+            step=0.05,
+            on_change=_change,
+            args=("alpha", "choice-alpha"),
+            help="0 ranks by words alone, 1 by meaning alone.",
+        )
 
 
 def _keeping(session: Session) -> None:

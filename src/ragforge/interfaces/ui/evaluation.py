@@ -17,7 +17,7 @@ from ragforge.evaluate.metrics import main_metric
 from ragforge.evaluate.report import page
 from ragforge.evaluate.summary import facts, imperfect, unsearchable
 from ragforge.interfaces.ui.following import follow
-from ragforge.interfaces.ui.look import chip, dim, empty, html, quiet, show_problem, table, told
+from ragforge.interfaces.ui.look import chip, dim, empty, html, problem_text, quiet, show_problem, table, told
 from ragforge.interfaces.ui.session import Session, keep, kept
 from ragforge.interfaces.words import ago, count
 
@@ -74,8 +74,8 @@ def _import(session: Session, file: Any) -> None:
                 path, project=session.slug, name=name.stem, with_corpus=False
             )
         except RagforgeError as problem:
-            show_problem(problem)
-            return
+            keep("trouble", problem_text(problem))
+            st.rerun()  # with an empty place for the next file
     assert isinstance(report, ImportReport)
     keep("toast", f"{count(report.questions.questions, 'question')} in the set {report.questions.name}.")
     st.rerun()

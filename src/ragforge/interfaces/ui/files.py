@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -26,8 +26,13 @@ _MOST_SHARE = 20
 """A tab that is only open takes at most this part of a processor."""
 _SHOWN = 25
 """Files on one page of the list."""
-_REMEMBERED = 60
+_REMEMBERED = 1_000
 """Of the uploads of this page, at most."""
+_MOST_JOBS = 1_000
+_BARS = 6
+"""Files that have a bar; the others are counted."""
+_UNFOLDED = 3
+"""Notes that are shown at once."""
 
 _STAGES = {
     "reading": "reading",
@@ -105,33 +110,46 @@ def _remember_problem(name: str, problem: RagforgeError) -> None:
 def _uploads(session: Session) -> frozenset[str]:
     """Bars of what is on its way, and what became of what was dropped here. Names of what still moves."""
     own = list(kept("uploads", ()))
-    jobs = {job.id: job for job in session.forge(Action.READ).jobs(project=session.slug, limit=200)}
+    jobs = {job.id: job for job in session.forge(Action.READ).jobs(project=session.slug, limit=_MOST_JOBS)}
     moving = [job for job in jobs.values() if job.kind == UPLOAD and not job.ended]
-    for job in reversed(moving):
+    running = [job for job in reversed(moving) if job.state is JobState.RUNNING]
+    for job in running[:_BARS]:
         _bar(session, job)
+    if len(moving) > len(running[:_BARS]):
+        dim(f"{count(len(moving) - len(running[:_BARS]), 'more file')} on the way")
     ended = [jobs[id] for id in own if id in jobs and jobs[id].ended]
     told_of = [job for job in ended if _is_worth_telling(job)]
-    for name, text in kept("refused", ()):
-        st.warning(f"**{quiet(name)}** was not taken: {text}", icon=":material/block:")
-    for job in told_of:
-        _told(job)
-    if (told_of or kept("refused", ())) and st.button("Dismiss", key="dismiss-uploads", icon=":material/check:"):
-        keep("uploads", tuple(id for id in own if id in jobs and not jobs[id].ended))
-        keep("refused", ())
-        st.rerun()
+    _troubles(own, jobs, told_of)
     silent = {job.id for job in ended if not _is_worth_telling(job)}
     left = tuple(id for id in own if id in jobs and id not in silent)  # what is not listed any more ended long ago
     if left != tuple(own):
         keep("uploads", left)
-        st.rerun()  # the files they became are in the rest of the page, too
+        if not moving:
+            st.rerun()  # the files they became are in the rest of the page, too
     return frozenset(str(job.payload["name"]) for job in moving)
+
+
+def _troubles(own: Sequence[str], jobs: Mapping[str, Job], ended: Sequence[Job]) -> None:
+    """What was not taken in, or was here already: folded where there is much of it."""
+    refused = kept("refused", ())
+    number = len(ended) + len(refused)
+    if not number:
+        return
+    if st.button(f"Dismiss {count(number, 'note')}", key="dismiss-uploads", icon=":material/check:", type="tertiary"):
+        keep("uploads", tuple(id for id in own if id in jobs and not jobs[id].ended))
+        keep("refused", ())
+        st.rerun()
+    many = number > _UNFOLDED
+    with st.expander(f"{count(number, 'file')} to look at", icon=":material/warning:") if many else st.container():
+        for name, text in refused:
+            st.warning(f"**{quiet(name)}** was not taken: {text}", icon=":material/block:")
+        for job in ended:
+            _told(job)
 
 
 def _bar(session: Session, job: Job) -> None:
     name, progress = str(job.payload["name"]), job.progress
-    if job.state is JobState.QUEUED:
-        share, stage = 0.0, "waiting"
-    elif progress is None:
+    if progress is None:
         share, stage = 0.02, "reading"
     else:
         share = progress.done / progress.total if progress.total else 0.0
@@ -139,8 +157,9 @@ def _bar(session: Session, job: Job) -> None:
     done = f" {progress.done:,} of {progress.total:,}" if progress and stage == "embedding" and progress.total else ""
     row = st.container(horizontal=True, vertical_alignment="center", gap="small")
     row.progress(min(1.0, share), text=f"{quiet(name)} · {_STAGES.get(stage, stage)}{done}")
+    stopping = job.cancel_requested
     if session.visitor.may(Action.WRITE) and row.button(
-        "Cancel", key=f"cancel-{job.id}", icon=":material/close:", type="tertiary", help="Do not take this file in"
+        "Cancelling …" if stopping else "Cancel", key=f"cancel-{job.id}", type="tertiary", disabled=stopping
     ):
         session.forge(Action.WRITE).cancel_job(job.id)
         st.rerun(scope="fragment")
@@ -183,7 +202,8 @@ def _list(session: Session, documents: Sequence[Document], moving: frozenset[str
     dim(f"{count(len(documents), 'file')}, {on:,} in use" + (f", {failed:,} not readable" if failed else ""))
     wanted = ""
     if len(documents) > _SHOWN // 2:
-        wanted = st.text_input("Find a file", key="find-file", placeholder="Find a file", label_visibility="collapsed")
+        key = f"find-file-{session.slug}"
+        wanted = st.text_input("Find a file", key=key, placeholder="Find a file", label_visibility="collapsed")
     found = [document for document in reversed(documents) if wanted.lower() in document.name.lower()]
     shown = kept("shown_files", _SHOWN)
     for document in found[:shown]:
@@ -198,11 +218,11 @@ def _list(session: Session, documents: Sequence[Document], moving: frozenset[str
 def _row(session: Session, document: Document) -> None:
     with st.container(gap=None):
         _name(session, document)
-        facts = [size_text(document.size), ago(document.updated_at)]
+        facts = [size_text(document.size), ago(document.created_at)]
         if document.status is Status.READY:
             dim(" · ".join((f"{document.type}, {count(document.chunks, 'chunk')}", *facts)))
         elif document.problem is not None:
-            st.caption(f":red[{quiet(f'{document.status}: {document.problem.message}')}]")
+            st.markdown(f":small[:red[{quiet(f'{document.status}: {document.problem.message}')}]]")
 
 
 def _name(session: Session, document: Document) -> None:
@@ -239,10 +259,11 @@ def _switched(document: Document) -> int:
 
 
 def _switch(session: Session, id: str, key: str) -> None:
-    wanted = bool(st.session_state[key])
+    wanted, shown = bool(st.session_state[key]), st.session_state["rf_switches"]
+    if shown[id][0] == wanted:  # a switch that was away for a moment says how it stands, and nobody has pressed it
+        return
     try:
         session.forge(Action.WRITE).enable([id], wanted, project=session.slug)
-        shown = st.session_state["rf_switches"]
         shown[id] = wanted, shown[id][1]
     except RagforgeError as problem:  # callbacks run before the page is drawn
         keep("trouble", problem_text(problem))
@@ -294,11 +315,14 @@ def original(session: Session, document: Document, key: str = "file") -> None:
 
 
 def _remove(session: Session, document: Document) -> None:
-    sure = st.checkbox(
-        "Delete it for good, with its text, its vectors, and what answers quoted from it", key=f"sure-{document.id}"
-    )
-    if st.button("Delete for good", key=f"delete-{document.id}", icon=":material/delete:", disabled=not sure):
-        _removed(session, document)
+    with st.form(f"delete-{document.id}", border=False):
+        what = "Yes, delete it for good, with its text, its vectors, and what answers quoted from it"
+        sure = st.checkbox(what, key=f"sure-{document.id}")
+        if st.form_submit_button("Delete for good", icon=":material/delete:"):
+            if sure:
+                _removed(session, document)
+            else:
+                st.warning("Tick the box first: there is no way back.")
 
 
 def _removed(session: Session, document: Document) -> None:

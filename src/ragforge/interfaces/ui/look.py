@@ -19,6 +19,8 @@ _STYLE = """
 [data-testid="stSidebarUserContent"] { padding-top: .4rem; }
 [data-testid="stSidebarHeader"] { padding-bottom: 0; min-height: 2.4rem; height: 2.4rem; }
 [data-testid="stSidebar"] [data-testid="stVerticalBlock"] { gap: .6rem; }
+[class*="st-key-open-"] button { justify-content: flex-start; text-align: left; }
+.rf-passage :is(p, li, td, th, h1, h2, h3, h4, blockquote), .rf-passage { unicode-bidi: plaintext; }
 .rf-brand { font-weight: 700; font-size: 1.15rem; letter-spacing: -.01em; }
 .rf-dim { opacity: .72; font-size: .85rem; overflow-wrap: anywhere; }
 .rf-passage { line-height: 1.55; overflow-wrap: anywhere; }
@@ -102,7 +104,7 @@ def _kind(column: int, numbers: Sequence[int]) -> str:
 
 def problem_text(problem: RagforgeError) -> str:
     """What is wrong, and what to do next, as Markdown that says nothing else."""
-    return quiet(_sentence(problem.message)) + next_step(problem.hint)
+    return quiet(sentence(problem.message)) + next_step(problem.hint)
 
 
 def next_step(hint: str) -> str:
@@ -116,18 +118,22 @@ def missing_text(missing: Degraded) -> str:
 
 
 def quiet(text: str) -> str:
-    """Text of anybody as it is, in a place where Streamlit reads Markdown."""
+    """Text of anybody as it is, in a place where Streamlit reads Markdown. As little is escaped as will do: screen
+    readers read labels out as they are written."""
     apart = _LIVELY.sub(lambda found: f"{found[0][0]}\u2060{found[0][1:]}", text)
-    return "".join(f"\\{letter}" if letter in _MARKS else letter for letter in apart)
+    return _MARKS.sub(r"\\\g<0>", apart)
 
 
 _LIVELY = re.compile(r"www\.|://|@|:\w|->|<-|<=|>=|--", re.IGNORECASE)
 """What Streamlit makes a link, an icon or a sign of also where it is escaped: a mark that nobody sees parts it."""
-_MARKS = frozenset("\\`*_{}[]()#+-!|<>~$:&")
+_MARKS = re.compile(r"[\\`*\[\]<~$|&]|(?<!\w)_|_(?!\w)|(?m:^[ \t]*\K[#>+=-])|(?m:(?<=\d)[.)](?=\s))".replace(r"\K", ""))
+"""Signs of Markdown; some are signs only at the beginning of a line, or beside a word."""
 
 
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def sentence(text: str) -> str:
+    """With a capital, unless it begins with a name."""
+    first = text.partition(" ")[0]
+    return text[:1].upper() + text[1:] if first.isalpha() else text
 
 
 @contextmanager

@@ -22,6 +22,7 @@ _WINDOWS: Mapping[str, Callable[..., None]] = {
     "passage": passage.passage,
 }
 Shown = Callable[[Session], None]
+_WAIT_SECONDS = 3.0
 ICON = Path(__file__).parent / "icon.png"  # a symbol would be fetched from elsewhere
 
 
@@ -58,7 +59,23 @@ def main() -> None:
         _sign_in(refused)
     except RagforgeError as problem:
         show_problem(problem)
+        if question := st.session_state.get(chat.INPUT, ""):  # what was just typed is asked when all is well again
+            keep("resend", (question, None))
+        if waiting := kept("resend", None):
+            st.info(f"Your question is kept, and asked then: {quiet(waiting[0])}", icon=":material/schedule_send:")
         st.button("Try again", icon=":material/refresh:")
+        st.fragment(_wait, run_every=_WAIT_SECONDS)()
+
+
+def _wait() -> None:
+    """Until what was missing is there again; then the page comes back by itself."""
+    try:
+        engine().visitor(kept("key", "")).forge(Action.READ).projects()
+    except Unauthenticated:
+        pass  # the page asks for a key
+    except RagforgeError:
+        return
+    st.rerun()
 
 
 def _page(show: Shown, found: Session, title: str, icon: str, *, default: bool = False) -> st.Page:

@@ -15,7 +15,7 @@ from ragforge.domain.generation import Estimate, Message
 from ragforge.domain.prompts import PromptSection, Shaping, SuperPrompt
 from ragforge.domain.tokens import estimated_tokens
 from ragforge.errors import RagforgeError
-from ragforge.interfaces.ui.look import bar, chip, dim, empty, html, quiet, show_problem, table
+from ragforge.interfaces.ui.look import bar, chip, dim, empty, html, quiet, sentence, show_problem, table
 from ragforge.interfaces.ui.session import Session, keep, kept
 from ragforge.interfaces.words import count, price
 
@@ -107,19 +107,20 @@ def _make(session: Session, question: str, shaping: Shaping | None) -> Prompted 
 
 def _shown(session: Session, made: Prompted) -> Prompted | None:
     account = made.account
-    _estimated(made.estimate)
+    now = changed(made.prompt, [st.session_state.get(_key(made, place), section.text)
+                                for place, section in enumerate(made.prompt.sections)])  # fmt: skip
+    _estimated(_counted(made, now))
     if account.files:
         html("".join(chip(f"❖ {file.name} · {file.how}") for file in account.files))
     for notice in account.notices:
-        dim(notice)
+        dim(sentence(notice))
     if made.abstention is not None:
         st.info(
             f"**It would not be sent.** {quiet(made.abstention.reason)} You can send it all the same.",
             icon=":material/search_off:",
         )
     _shape(session, made)
-    texts = _blocks(made)
-    sending = replace(made, prompt=changed(made.prompt, texts))
+    sending = replace(made, prompt=changed(made.prompt, _blocks(made, now)))
     edited = sending.prompt.messages != made.prompt.messages
     with st.container(horizontal=True, vertical_alignment="center"):
         send = st.button(
@@ -184,8 +185,24 @@ def _key(made: Prompted, place: int) -> str:
     return f"block-{made.account.trace_id}-{place}"
 
 
-def _blocks(made: Prompted) -> list[str]:
-    sections = made.prompt.sections
+def _counted(made: Prompted, now: SuperPrompt) -> Estimate | None:
+    """Tokens and price of the prompt as it stands there now; what was changed is counted roughly."""
+    told_of = made.estimate
+    if told_of is None or now == made.prompt:
+        return told_of
+    more = sum(each.tokens for each in now.sections) - sum(each.tokens for each in made.prompt.sections)
+    tokens = max(0, told_of.input_tokens + more)
+    cost = (
+        None
+        if told_of.cost is None
+        else told_of.cost * (tokens + told_of.output_tokens) / max(1, told_of.input_tokens + told_of.output_tokens)
+    )
+    return replace(told_of, input_tokens=tokens, cost=cost)
+
+
+def _blocks(made: Prompted, now: SuperPrompt) -> list[str]:
+    """Each block to be changed, under its tokens as it stands there now. The texts as they are."""
+    sections = now.sections
     most = max((section.tokens for section in sections), default=1) or 1
     total = sum(section.tokens for section in sections)
     rows = [
@@ -201,11 +218,12 @@ def _blocks(made: Prompted) -> list[str]:
         html(table(("Block", "", "Tokens", ""), rows, numbers=(2,)))
     texts = []
     for place, section in enumerate(sections):
-        lines = min(_LINES, section.text.count("\n") + len(section.text) // 90 + 1)
+        text = made.prompt.sections[place].text
+        lines = min(_LINES, text.count("\n") + len(text) // 90 + 1)
         texts.append(
             st.text_area(
                 f"{quiet(section.name)} · {count(section.tokens, 'token')}",
-                value=section.text,
+                value=made.prompt.sections[place].text,
                 key=_key(made, place),
                 height=max(70, 26 * lines + 24),
                 help=_ABOUT.get(section.name),

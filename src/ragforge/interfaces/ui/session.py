@@ -148,6 +148,8 @@ def greet(visitor: Visitor) -> None:
 
 
 def forget_all() -> None:
+    """All that was chosen and done in this tab, in its address too."""
+    st.query_params.clear()
     for name in [name for name in st.session_state if str(name).startswith("rf_")]:
         del st.session_state[name]
 
@@ -158,11 +160,15 @@ def end_private() -> None:
 
 
 def choose_project(slug: str) -> None:
-    """Look at another project; what belongs to the one before is left."""
-    if kept("project", "") != slug:
+    """Look at another project, at the conversation that was open there; what belongs to the one before is left."""
+    before = kept("project", "")
+    if before != slug:
+        talks = {**kept("talks", {}), before: kept("chat", "")}
         keep("project", slug)
         for name in _OF_PROJECT:
             drop(name)
+        keep("talks", talks)
+        keep("chat", talks.get(slug, ""))
         keep("choices", replace(kept("choices", Choices()), only=()))
 
 

@@ -11,7 +11,7 @@ import streamlit as st
 from ragforge.domain.answers import Abstention, Account
 from ragforge.domain.retrieval import Stage
 from ragforge.interfaces.fields.explained import CUT, PROMPT, Fate, fates, statements_of
-from ragforge.interfaces.ui.look import chip, dim, empty, html, missing_text, quiet, scored, table
+from ragforge.interfaces.ui.look import chip, dim, empty, html, missing_text, quiet, scored, sentence, table
 from ragforge.interfaces.ui.passage import where
 from ragforge.interfaces.ui.session import Session, keep, kept
 from ragforge.interfaces.words import count, evidence_text, price
@@ -48,7 +48,7 @@ def why(session: Session, exchanges: Sequence[Exchange]) -> None:
     if isinstance(result, Abstention):
         st.info(f"**No answer.** {quiet(result.reason)}", icon=":material/search_off:")
     _missing(account)
-    _candidates(account)
+    _candidates(account, answered=not isinstance(result, Abstention))
     _memory(account)
     _context(account)
     _figures(account)
@@ -71,10 +71,10 @@ def _missing(account: Account) -> None:
     for missing in account.degraded:
         st.warning(missing_text(missing), icon=":material/warning:")
     for notice in account.notices:
-        dim(notice)
+        dim(sentence(notice))
 
 
-def _candidates(account: Account) -> None:
+def _candidates(account: Account, *, answered: bool) -> None:
     found = fates(account)
     st.subheader("Candidates", anchor=False)
     if not found:
@@ -84,7 +84,7 @@ def _candidates(account: Account) -> None:
     dropped = [fate for fate in found if not fate.kept]
     most = max((fate.score for fate in found), default=1.0) or 1.0
     html(
-        chip(f"{len(kept_ones):,} used", "ok")
+        chip(f"{len(kept_ones):,} {'used' if answered else 'kept, but too little to answer from'}", "ok")
         + "".join(chip(f"{number:,} {name}", "no") for name, number in _counts(dropped).items())
     )
     shown = [*kept_ones, *dropped[:_NEAR_MISSES]]
