@@ -400,3 +400,14 @@ def test_O3_a_visitor_is_asked_anew_for_everything(forge: Ragforge) -> None:
         for action in (Action.READ, Action.ASK, Action.WRITE):
             with pytest.raises(Unauthenticated):
                 visitor.forge(action)
+
+
+def test_O3_a_long_conversation_shows_its_last_turns_and_earlier_ones_on_demand(forge: Ragforge) -> None:
+    conversation = forge.begin_conversation("long", project="p")
+    for number in range(25):
+        forge.ask(f"How long may chair {number} be returned?", project="p", conversation=conversation.id)
+    with pages(forge):
+        tab = look(project="p", chat=conversation.id)
+        assert len([text for text in said(tab) if 'data-testid="question"' in text]) == 20
+        press(tab, "Show 5 of 5 earlier turns")
+        assert len([text for text in said(tab) if 'data-testid="question"' in text]) == 25

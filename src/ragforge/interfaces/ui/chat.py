@@ -32,6 +32,8 @@ from ragforge.interfaces.words import ago, count, duration, price
 
 _FOLLOW_SECONDS = 0.3
 _TITLE = 80
+_TURNS = 20
+"""Of a conversation, drawn at once."""
 VIEWS = ("Answer", "Prompt", "Why")
 INPUT = "question"
 """The key of where questions are typed."""
@@ -199,11 +201,27 @@ def _conversation(session: Session) -> None:
         latest = session.engine.answers.latest(session.visitor.id, _thread(session))
         if not exchanges and latest is None:
             _welcome(session)
-        quiet_now = latest is None or latest.ended
-        for exchange in exchanges:
-            _exchange(session, exchange, is_last=exchange is exchanges[-1] and quiet_now)
+        may_repeat = latest is None or latest.ended
+        for exchange in _recent(session, exchanges):
+            _exchange(session, exchange, is_last=exchange is exchanges[-1] and may_repeat)
         if latest is not None and not (latest.ended and latest.result):
             _unanswered(session, latest)
+
+
+def _recent(session: Session, exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
+    """The last ones, and those before them on demand: every look at the page draws all that is on it."""
+    opened, shown = kept("earlier", ("", _TURNS))
+    most = shown if opened == session.conversation else _TURNS
+    if len(exchanges) > most:
+        earlier = len(exchanges) - most
+        st.button(
+            f"Show {min(earlier, _TURNS):,} of {count(earlier, 'earlier turn')}",
+            key="earlier-turns",
+            icon=":material/expand_less:",
+            on_click=keep,
+            args=("earlier", (session.conversation, most + _TURNS)),
+        )
+    return exchanges[-most:]
 
 
 def _exchange(session: Session, exchange: Exchange, *, is_last: bool) -> None:
