@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from ragforge.adapters import weights
 from ragforge.testing.postgres import TemporaryPostgres
+from tests.proof import count
 
 pytest.register_assert_rewrite("ragforge.testing.contracts")
 
@@ -45,6 +47,10 @@ def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
 
 
 sys.addaudithook(_refuse_network)
+
+
+settings.register_profile("counted", max_examples=count(40, 100))
+settings.load_profile("counted")
 
 
 def pytest_configure() -> None:

@@ -254,6 +254,8 @@ def test_O2_questions_are_brought_run_and_shown(browser: Browser, workspace: Pat
         bad.write_text("no JSON\n")
         driver.page.get_by_test_id("stMain").locator("input[type=file]").set_input_files(bad)
         expect(driver.page.get_by_text("bad line")).to_be_visible()
+        expect(driver.page.get_by_test_id("stMain").locator("input[type=file]")).to_have_count(1)
+        driver.settle()
         driver.page.get_by_test_id("stMain").locator("input[type=file]").set_input_files(questions)
         expect(driver.page.get_by_label("Label")).to_be_visible()
         driver.page.get_by_role("button", name="Run", exact=True).click()

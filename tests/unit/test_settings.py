@@ -21,6 +21,7 @@ from ragforge.settings import (
     read_dotenv,
     template,
 )
+from tests.proof import count
 
 
 @pytest.fixture
@@ -188,7 +189,7 @@ def test_sizes(text: str, count: int | None) -> None:
     assert parse_size(text) == count
 
 
-@checks(max_examples=100, deadline=None)
+@checks(max_examples=count(33, 100), deadline=None)
 @given(st.integers(0, 10**13))
 def test_a_size_is_shown_within_five_percent(count: int) -> None:
     shown = parse_size(size_text(count))

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragforge.answer.sources import path_at, paths_in
+from tests.proof import count
 from tests.unit.answer.support import source
 
 REPORT = (
@@ -85,7 +86,7 @@ def test_remarks_in_code_are_no_headings(name: str) -> None:
 titles = st.sampled_from(["Rain", "Snow", "Wind", "Sun", "Fog"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=count(50, 150), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), titles), min_size=1, max_size=9), st.data())
 def test_wherever_a_text_is_cut_the_path_is_that_of_the_whole(
     steps: list[tuple[int, str]], data: st.DataObject

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ragforge.assemble.follow_up import asked_at_end, offered, phrases, stand_alone
 from ragforge.domain.conversation import Turn
+from tests.proof import count
 
 
 def said(*questions: str, answer: str = "") -> list[Turn]:
@@ -206,7 +207,7 @@ words = st.sampled_from(WORDS.split())
 talk = st.lists(words, max_size=14).map(" ".join) | st.text(max_size=60)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=count(100, 300), deadline=None)
 @given(st.lists(talk, max_size=4), talk, talk)
 def test_any_talk_is_survived_and_rewriting_again_says_the_same(before: list[str], question: str, answer: str) -> None:
     turns = said(*before, answer=answer)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ragforge.assemble.inject import Injected, Named, Outcome, injected, named_files, packed
 from ragforge.domain.library import Document, Labels, Source, Status
 from ragforge.domain.prompts import Injection
+from tests.proof import count
 
 NOW = datetime(2025, 1, 1, tzinfo=UTC)
 
@@ -178,7 +179,7 @@ def test_no_room_is_told() -> None:
     assert "no room for app.py" in result.told[0]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=count(50, 150), deadline=None)
 @given(st.text(max_size=400), st.text(max_size=60), st.integers(0, 120), st.none() | st.integers(0, 40))
 def test_a_pack_keeps_to_its_budget_and_is_always_the_same(
     text: str, prompt: str, budget: int, line: int | None
@@ -195,7 +196,7 @@ piece = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=count(66, 200), deadline=None)
 @given(st.lists(piece | st.text(max_size=5), max_size=20).map("".join))
 def test_any_prompt_gives_files_of_the_shelf_in_any_order_of_it(prompt: str) -> None:
     named = named_files(prompt, SHELF)

@@ -29,6 +29,7 @@ from ragforge.domain.conversation import Turn
 from ragforge.domain.generation import Message, ModelCard, Role, Sampling, Usage
 from ragforge.domain.prompts import Condensed, Shape, Statement
 from ragforge.errors import ProviderError
+from tests.proof import count
 
 Shaped = TypeVar("Shaped")
 
@@ -269,7 +270,7 @@ def test_long_answers_are_shortened_aloud() -> None:
     assert "3800 characters left out" in data["project_memory"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=count(66, 200), deadline=None)
 @given(
     st.text(max_size=80),
     st.text(max_size=80),

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragforge.domain.documents import Leaf, Locator, breadcrumb, chunk_id, clock_time, digest, lead, version_id
+from tests.proof import count
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_breadcrumbs() -> None:
     assert lead("a.md", Leaf(0, 0, 0, 1, Locator(("H1",)), 1, header="| x |\n")) == "[Source: a.md > H1]\n| x |\n"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=count(20, 60), deadline=None)
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=5), st.lists(st.text(max_size=20), min_size=1, max_size=5))
 def test_a_digest_is_stable_and_tells_different_parts_apart(first: list[str], second: list[str]) -> None:
     safe = [

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragforge.domain.language import NAMES, detect, foreign_to
+from tests.proof import count
 
 TEXTS = {
     "en": "The desk is returned within thirty days of delivery and the price of it is paid to the card.",
@@ -40,7 +41,7 @@ def test_foreign_is_what_the_model_does_not_know() -> None:
     assert foreign_to(("en",), "12345") is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=count(20, 60), deadline=None)
 @given(st.text(max_size=500))
 def test_any_text_has_a_known_name_or_none(text: str) -> None:
     assert detect(text) is None or detect(text) in NAMES

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragforge.domain.sentences import cut_places, sentence_starts
+from tests.proof import count
 
 
 def sentences(text: str) -> list[str]:
@@ -80,7 +81,7 @@ def test_stored_chunks_are_cut_where_they_always_were() -> None:
 
 
 @given(st.text(alphabet="ab .!?…。\"')\n1", max_size=200))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 def test_starts_rise_and_follow_a_terminator(text: str) -> None:
     cuts = list(sentence_starts(text, 0, len(text)))
     assert cuts == sorted(set(cuts))

@@ -15,6 +15,7 @@ from ragforge.adapters.blobs.folder import FolderBlobs
 from ragforge.domain.documents import Reason
 from ragforge.ingest.accept import Accepted, accept, safe_name
 from ragforge.ingest.walk import Found
+from tests.proof import count
 
 
 def accepted(path: Path, uploads: Path, limit: int = 10_000) -> Accepted:
@@ -59,7 +60,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     assert not (tmp_path / "uploads").exists()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(st.binary(max_size=300))
 def test_a_safe_name_is_one_printable_line(raw: bytes) -> None:
     name = safe_name(os.fsdecode(raw))

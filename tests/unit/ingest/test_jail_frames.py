@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 from ragforge.domain.documents import Mark, Parsed, ParseFailure, Reason, TextKind
 from ragforge.ingest.jail import frames
 from ragforge.ingest.parse.text import clean
+from tests.proof import count
 
 words = some.text(some.characters(exclude_categories=["Cs"]), max_size=20).map(clean)
 seconds = some.none() | some.floats(0, 1e9)
@@ -39,13 +40,13 @@ def parsed(draw: some.DrawFn) -> Parsed:
 failures = some.builds(ParseFailure, some.sampled_from(Reason), words, words)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(parsed() | failures)
 def test_what_is_sent_arrives(result: Parsed | ParseFailure) -> None:
     assert frames.decode(frames.encode(result)) == result
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(parsed() | failures, some.integers(0, 400), some.binary(max_size=8), some.booleans())
 def test_a_changed_answer_is_read_or_refused(
     result: Parsed | ParseFailure, place: int, change: bytes, cut: bool

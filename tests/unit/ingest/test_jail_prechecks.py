@@ -12,6 +12,7 @@ from hypothesis import strategies as some
 
 from ragforge.domain.documents import ParseFailure, Reason
 from ragforge.ingest.jail.prechecks import MAX_DEPTH, precheck
+from tests.proof import count
 
 
 def check(data: bytes, type_name: str) -> ParseFailure | None:
@@ -56,7 +57,7 @@ names = some.sampled_from([b"a", b"w:p", b"long-name"])
 attributes = some.sampled_from([b"", b" b='1'", b" b='/>'", b" b='>'", b' c="x/y"'])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(
     some.sampled_from([1, 5, 200, MAX_DEPTH - 1, MAX_DEPTH, MAX_DEPTH + 1, 400, 2000]),
     names,
@@ -143,7 +144,7 @@ def test_other_types_are_left_to_the_jail() -> None:
     assert check(b"[" * 1000, "json") is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(some.data())
 def test_a_damaged_archive_raises_nothing(data: some.DataObject) -> None:
     archive = bytearray(zipped({"a.xml": TREE, "b.zip": zipped({"c.xml": TREE}), "d.png": b"picture"}))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from ragforge.domain.documents import Parsed, TextKind
 from ragforge.ingest.summarise import summarise
+from tests.proof import count
 
 TEXT = """---
 title: hidden
@@ -51,7 +52,7 @@ def test_sentences_end_where_they_do_in_answers() -> None:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=count(26, 80), deadline=None)
 @given(st.text(min_size=1, max_size=3000).filter(str.strip), st.sampled_from(TextKind))
 def test_it_is_one_bounded_paragraph(text: str, kind: TextKind) -> None:
     summary = summarise(Parsed(text, kind))

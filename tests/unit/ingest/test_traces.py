@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from ragforge.ingest.seek import seek
 from ragforge.ingest.traces import Traces, phrases, scan, vector_piece
+from tests.proof import count
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(st.text(max_size=400), st.integers(1, 8))
 def test_phrases_stand_in_the_text(text: str, count: int) -> None:
     found = list(phrases(text, count))

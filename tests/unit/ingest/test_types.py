@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ragforge.domain.documents import ParseFailure, Reason
 from ragforge.ingest.parse.registry import PARSERS
 from ragforge.ingest.types import FileType, sniff
+from tests.proof import count
 
 
 def kind(data: bytes, name: str) -> FileType:
@@ -232,7 +233,7 @@ def test_the_look_of_a_text_takes_no_time(opening: bytes, name: str) -> None:
     assert time.process_time() - began < 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=700),

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 
 from ragforge.domain.library import Document, Labels, Source, Status
 from ragforge.interfaces.cli.names import fitted, is_like, is_pattern, names_of, told_apart
+from tests.proof import count
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 PARTS = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=4)
@@ -74,7 +75,7 @@ def test_every_path_of_a_file_names_it_and_signs_may_stand_for_themselves() -> N
     assert is_like(document("/x/[draft] a.md"), "x/[draft] a.md")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=count(66, 200), deadline=None)
 @given(PARTS, PARTS)
 def test_without_a_sign_only_the_end_of_a_path_is_meant(path: list[str], end: list[str]) -> None:
     text = "/".join(end)
@@ -82,7 +83,7 @@ def test_without_a_sign_only_the_end_of_a_path_is_meant(path: list[str], end: li
     assert is_like(document("/" + "/".join(path)), text) is (path[-len(end) :] == end)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=count(66, 200), deadline=None)
 @given(st.lists(PARTS.map(lambda parts: "/" + "/".join([*parts, "x.md"])), unique=True, max_size=8))
 def test_names_differ_and_end_their_paths(paths: list[str]) -> None:
     names = told_apart({path: ("x.md", path) for path in paths})
@@ -113,7 +114,7 @@ def test_many_files_with_one_name_take_no_longer_than_as_many_others() -> None:
     assert names["7"] == "package7/README.md" and len(set(names.values())) == len(paths)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(st.lists(st.text(max_size=9), min_size=1, max_size=5).map("/".join), st.integers(5, 40))
 def test_a_long_name_fits(name: str, width: int) -> None:
     assert cell_len(fitted(name, width)) <= width

@@ -23,6 +23,7 @@ from ragforge.interfaces.cli.explain import Explained, settings_of
 from ragforge.interfaces.cli.passages import excerpt, heading, place, remark, whole
 from ragforge.interfaces.cli.search import beginning, end, print_passages
 from ragforge.interfaces.fields.passages import locator_fields
+from tests.proof import count
 
 ANYTHING = st.text(st.characters(), max_size=200)
 WORDS = st.lists(
@@ -71,7 +72,7 @@ class Terminal(io.StringIO):
 # -- the lines that are shown
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(st.one_of(ANYTHING, WORDS.map(" ".join)), ANYTHING, st.integers(20, 100))
 def test_an_excerpt_is_a_few_safe_lines_that_fit(text: str, question: str, width: int) -> None:
     lines = excerpt(text, (), question, width).lines
@@ -80,7 +81,7 @@ def test_an_excerpt_is_a_few_safe_lines_that_fit(text: str, question: str, width
     assert not any(unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") for line in lines for sign in line)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(st.text(st.characters(categories=("L", "N", "P", "S", "Zs"), include_characters="\n\t")), ANYTHING)
 def test_a_whole_passage_is_shown_as_it_stands(text: str, question: str) -> None:
     assert "\n".join(whole(text, question)) == text.strip("\n")
@@ -141,7 +142,7 @@ def test_a_place_gives_up_its_outer_headings_first() -> None:
     assert place(Locator()) == ""
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(ANYTHING, st.lists(ANYTHING, max_size=3), st.lists(ANYTHING, max_size=2), st.integers(20, 100))
 def test_the_line_above_a_passage_fits_and_ends_with_the_score(
     name: str, path: Sequence[str], under: Sequence[str], width: int
@@ -249,7 +250,7 @@ def test_what_is_no_date_is_answered_with_an_example(text: str) -> None:
         end(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(st.one_of(ANYTHING, st.dates().map(str), st.datetimes().map(str)))
 def test_any_date_is_a_moment_or_a_usage_error(text: str) -> None:
     for read in (beginning, end):

@@ -35,6 +35,7 @@ from ragforge.interfaces.cli.why import print_why
 from ragforge.interfaces.fields.explained import CUT, PROMPT, fates, why_fields
 from ragforge.interfaces.records import json_text
 from ragforge.interfaces.words import evidence_text
+from tests.proof import count
 
 SHAPE = Shape("How long can a chair be returned?", "lookup", reason="it opens the conversation")
 FOUND = "found by words"
@@ -136,7 +137,7 @@ def test_a_source_that_the_prompt_does_not_hold_was_not_kept() -> None:
 CHUNKS = [f"c{number}" for number in range(8)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=count(66, 200), deadline=None)
 @given(st.data())
 def test_every_candidate_ends_once_and_is_kept_exactly_if_it_is_read(data: st.DataObject) -> None:
     """Random ways through the stages, each ending where it is dropped."""
@@ -292,7 +293,7 @@ def test_what_had_no_room_and_what_was_hidden_is_named() -> None:
 ANY = st.text(st.characters(max_codepoint=0x2FF), max_size=60)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(ANY, ANY, st.integers(40, 120))
 def test_whatever_files_are_called_and_say_is_shown_safely_and_fits(name: str, said: str, width: int) -> None:
     verdicts = [

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ragforge.adapters.locks import FileLock
 from ragforge.interfaces.http.parts import Form
 from ragforge.operate.inbox import Inbox
+from tests.proof import count
 
 NAMES = st.text(st.characters(exclude_characters='"\\\r\n;\x00', exclude_categories=["Cs"]), min_size=1, max_size=20)
 
@@ -24,7 +25,7 @@ def form(files: list[tuple[str, bytes]], tags: list[str]) -> bytes:
     return body + b"--edge--\r\n"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=count(20, 60), deadline=None)
 @given(
     files=st.lists(st.tuples(NAMES, st.binary(max_size=300)), min_size=1, max_size=4),
     tags=st.lists(NAMES, max_size=3),

@@ -23,8 +23,9 @@ from ragforge.interfaces.http.stepping import stepped
 from ragforge.interfaces.http.streams import Event, Ring, Stream, Streams, Told, frame, position_of
 from ragforge.operate.access import local
 from ragforge.testing.records import NOON
+from tests.proof import count
 
-CHEAP = settings(max_examples=60, deadline=None)
+CHEAP = settings(max_examples=count(20, 60), deadline=None)
 
 
 def told(count: int) -> list[Told]:

@@ -19,6 +19,7 @@ from ragforge.domain.retrieval import QueryWords
 from ragforge.retrieve import words
 from ragforge.retrieve.words import FINGERPRINT, LANGUAGE_MARKS, index_terms, languages_in, query_words
 from ragforge.testing.bm25 import Bm25
+from tests.proof import count
 
 SENTENCES = {
     "en": "The desks are returned within thirty days of the delivery, and the price of it is paid to the card.",
@@ -314,7 +315,7 @@ def is_well_formed(term: str) -> bool:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=count(133, 400), deadline=None)
 @given(TEXTS, LANGUAGES)
 def test_any_text_gives_well_formed_terms(text: str, languages: tuple[str, ...]) -> None:
     mark, *terms = index_terms(text)
@@ -327,7 +328,7 @@ def test_any_text_gives_well_formed_terms(text: str, languages: tuple[str, ...])
     assert words == query_words(text, languages)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=count(133, 400), deadline=None)
 @given(TEXTS)
 @example("don't Häuser l'été 漢 x1.2.3y devolução")
 def test_every_word_of_a_text_finds_it(text: str) -> None:

@@ -99,15 +99,25 @@ def _input(session: Session) -> None:
     asked = session.engine.answers.latest(session.visitor.id, _thread(session))
     busy = asked is not None and not asked.ended
     locked = " · locked to the files it names" if session.choices.lock else ""
-    text = st.chat_input(f"Ask about {session.project.name}{locked}", key=INPUT, disabled=busy, max_chars=20_000)
-    if not text:
-        return
-    if session.choices.preview:
+    st.chat_input(
+        f"Ask about {session.project.name}{locked}",
+        key=INPUT,
+        disabled=busy,
+        max_chars=20_000,
+        on_submit=_submitted,
+        args=(session.choices.preview,),
+    )
+
+
+def _submitted(preview: bool) -> None:
+    """Before the page is run: whatever interrupts that, the question is not lost."""
+    text = str(st.session_state[INPUT] or "")
+    if preview:
         keep("draft", text)
+        drop("prompted")
         show_view("Prompt")
-        keep("prompted", None)
-        st.rerun()
-    ask(session, text)
+    elif text.strip():
+        keep("resend", (text, None))
 
 
 # -- asking

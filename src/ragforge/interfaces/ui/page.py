@@ -59,8 +59,6 @@ def main() -> None:
         _sign_in(refused)
     except RagforgeError as problem:
         show_problem(problem)
-        if question := st.session_state.get(chat.INPUT, ""):  # what was just typed is asked when all is well again
-            keep("resend", (question, None))
         if waiting := kept("resend", None):
             st.info(f"Your question is kept, and asked then: {quiet(waiting[0])}", icon=":material/schedule_send:")
         st.button("Try again", icon=":material/refresh:")

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.tokens import Passage
 from ragforge.testing.hashing import HashingEmbedder, HashingTokenizer
+from tests.proof import count
 
 WORDS = re.compile(r"[a-zA-Z0-9\x80-\U0010ffff]+|[!-~]")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(
     text=st.text(alphabet=st.one_of(st.sampled_from("aB9 _.\n\x00é日🎉"), st.characters(codec="utf-8")), max_size=60)
 )

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragforge.adapters.embedders.pieces import merge, unit_length, windows
+from tests.proof import count
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(count=st.integers(0, 5000), limit=st.integers(9, 600), overlap=st.integers(0, 8))
 def test_windows_cover_everything_and_overlap(count: int, limit: int, overlap: int) -> None:
     spans = windows(count, limit, overlap)

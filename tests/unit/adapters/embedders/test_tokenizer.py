@@ -15,6 +15,7 @@ from ragforge.adapters.embedders.tokenizer import FileTokenizer, token_ids
 from ragforge.adapters.embedders.wordllama import tokenizer_file
 from ragforge.domain.tokens import Passage
 from ragforge.errors import NotFound
+from tests.proof import count
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 Library = pytest.importorskip("tokenizers").Tokenizer
@@ -46,7 +47,7 @@ def library(path: Path) -> object:
     return library
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(text=AWKWARD)
 def test_same_tokens_as_the_library(ours: FileTokenizer, library: object, text: str) -> None:
     expected = library.encode(text, add_special_tokens=False)  # type: ignore[attr-defined]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ragforge.domain.documents import Parsed, ParseFailure, Reason, TextKind
 from ragforge.ingest.parse import registry
+from tests.proof import count
 
 
 def ready(text: str, name: str = "a.json") -> Parsed:
@@ -231,14 +232,14 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=count(26, 80), deadline=None)
 @given(JSON, st.sampled_from(["a.json", "a.yaml"]))
 def test_every_valid_document_is_ready_or_empty(value: object, name: str) -> None:
     found = registry.run("data", json.dumps(value).encode(), name)
     assert isinstance(found, Parsed) or found.reason is Reason.EMPTY
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=count(26, 80), deadline=None)
 @given(st.text(alphabet='{}[]:,"\\-#&*!|> \n1ab', max_size=40), st.sampled_from(["a.json", "a.yaml"]))
 def test_no_text_breaks_the_reader(text: str, name: str) -> None:
     found = registry.run("data", text.encode(), name)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ragforge.domain.documents import ParseFailure, Reason, TextKind
 from ragforge.ingest.parse import registry
 from ragforge.ingest.parse.plain import decode, parse
+from tests.proof import count
 
 RUSSIAN = "Съешь же ещё этих мягких французских булок, да выпей чаю. Москва — столица России.\n"
 BULGARIAN = "Всички хора се раждат свободни и равни по достойнство и права. Те са надарени с разум и съвест.\n"
@@ -90,7 +91,7 @@ def test_damaged_utf8_stays_utf8() -> None:
     assert guessed == "utf-8"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @given(st.binary(max_size=400))
 def test_decode_never_raises(data: bytes) -> None:
     text, guessed = decode(data)

@@ -12,6 +12,7 @@ from ragforge.domain.documents import ParseFailure, Reason
 from ragforge.ingest.parse import registry
 from ragforge.ingest.parse.rtf import parse
 from ragforge.ingest.parse.text import clean
+from tests.proof import count
 
 HEAD = (
     rb"{\rtf1\ansi\ansicpg1252\deff0{\fonttbl{\f0\fswiss Arial;}{\f1\fcharset204 Arial Cyr;}}"
@@ -65,7 +66,7 @@ def test_what_is_no_rtf_says_so() -> None:
     assert failure.reason is Reason.CORRUPT
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=count(33, 100), deadline=None)
 @example("\ufe00")
 @given(
     st.text(

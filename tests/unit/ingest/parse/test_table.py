@@ -13,6 +13,7 @@ from ragforge.domain.documents import ParseFailure, Reason, TextKind
 from ragforge.ingest.parse import registry, table
 from ragforge.ingest.parse.table import cell, markdown_table, parse
 from ragforge.ingest.parse.text import CannotParse
+from tests.proof import count
 
 
 def lines(text: str, name: str = "a.csv") -> list[str]:
@@ -101,7 +102,7 @@ def test_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
 CELLS = st.text(alphabet="abcäß東1 ,;|\"'\n\t-", max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=count(20, 60), deadline=None)
 @given(st.integers(2, 4).flatmap(lambda width: st.lists(st.lists(CELLS, min_size=width, max_size=width), max_size=6)))
 def test_cells_reappear(rows: list[list[str]]) -> None:
     header = [f"head {number}" for number in range(len(rows[0]) if rows else 2)]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ragforge.domain.documents import Mark, Parsed, TextKind
 from ragforge.ingest.parse.transcript import from_json, parse
+from tests.proof import count
 
 
 def read(text: str, name: str = "a.vtt") -> Parsed:
@@ -160,7 +161,7 @@ def stamp(milliseconds: int) -> str:
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:03}"
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=count(26, 80), deadline=None)
 @given(st.text(alphabet="01:.,->\n ab<v>{}&;WEBVTT", max_size=60))
 def test_no_text_breaks_the_reader(text: str) -> None:
     parsed = read(text)

@@ -11,6 +11,7 @@ from markdown_it import MarkdownIt
 
 from ragforge.domain.titles import plain_title
 from ragforge.ingest.split.markdown import scan
+from tests.proof import count
 from tests.unit.ingest.split.split_support import split_text
 
 COMMONMARK = MarkdownIt("commonmark").enable("table")
@@ -86,7 +87,7 @@ def headings_of(text: str) -> list[tuple[int, int]]:
 
 
 @given(st.lists(LINES, max_size=14))
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=count(133, 400), deadline=None, derandomize=True)
 def test_headings_are_those_of_commonmark(lines: list[str]) -> None:
     text = "plain start\n\n" + "\n".join(lines) + "\n"
     found = [(text.count("\n", 0, heading.start), heading.level) for heading in scan(text).headings]

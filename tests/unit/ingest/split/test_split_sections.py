@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ragforge.domain.documents import Leaf, Mark, Parsed, Section, Split, TextKind, lead
 from ragforge.domain.strategy import Strategy
 from ragforge.ingest.split import split
+from tests.proof import count
 from tests.unit.ingest.split.split_support import a_document, a_sentence, assert_tiles, split_text, tokens_of
 
 SMALL = Strategy(leaf_min=30, leaf_max=80, section_min=10, parent_min=150, parent_max=300)
@@ -61,7 +62,7 @@ def cut_offsets(result: Split) -> set[int]:
 
 
 @given(SOUP, KINDS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=count(50, 150), deadline=None)
 def test_any_text_of_any_kind_is_tiled_without_loss(text: str, kind: TextKind) -> None:
     result = split_text(text, SMALL, kind)
     if not text:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ragforge.domain.documents import Mark, Split, TextKind
 from ragforge.domain.strategy import Strategy
+from tests.proof import count
 from tests.unit.ingest.split.split_support import a_document, a_sentence, split_text, tokens_of
 
 MANY = settings(max_examples=50, deadline=None)
@@ -76,7 +77,7 @@ def test_prose_windows_begin_and_end_at_sentences(seed: int, count: int, name: s
 
 
 @given(st.text(alphabet=" \nab.。#|-`你", max_size=600), NAMES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=count(50, 150), deadline=None)
 def test_any_text_is_covered(text: str, name: str) -> None:
     strategy = Strategy(name, window_min=20, window_max=30, overlap_min=3, overlap_max=6)
     if text:
