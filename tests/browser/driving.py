@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, 
 
 from tests.process import Serving, serve
 
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=45_000)  # two workers and two browsers share the processors
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome") or ""
 _FLAGS = (
     "--no-sandbox",
@@ -50,7 +50,7 @@ class Driver:
         self.address = address
         self.complaints: list[str] = []
         """What the browser says is wrong: scripts that fail, and whatever the policy does not let it load."""
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(45_000)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", self._heard)
 

@@ -53,11 +53,15 @@ def _row(session: Session, conversation: Conversation) -> None:
             width="stretch",
             help=f"{count(conversation.turns, 'turn')}, {ago(conversation.updated_at)}",
         )
-        more = st.button(
-            "", key=f"more-{conversation.id}", icon=":material/more_vert:", type="tertiary", help="Rename, save, delete"
+        st.button(
+            "",
+            key=f"more-{conversation.id}",
+            icon=":material/more_vert:",
+            type="tertiary",
+            help="Rename, save, delete",
+            on_click=open_window,
+            args=("conversation", conversation.id),
         )
-    if more:
-        open_window("conversation", conversation.id)
 
 
 def _short(title: str) -> str:
