@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
+from html import unescape
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 
 from ragforge.interfaces import ui
 from ragforge.interfaces.ui.look import bar, chip, quiet, table
@@ -28,8 +31,19 @@ def test_what_would_come_alive_is_parted(lively: str) -> None:
     assert "\u2060" in said
 
 
-def test_plain_words_stay_as_they_are() -> None:
-    assert quiet("Returns and refunds 2026") == "Returns and refunds 2026"
+@pytest.mark.parametrize("name", ["Returns and refunds 2026", "shipping_cost.py", "returns-and-refunds.md", "x = y"])
+def test_plain_words_stay_as_they_are(name: str) -> None:
+    assert quiet(name) == name
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["# a", "  # a", "a\n - b", "> a", "1. a", "_a_ __b__", "*a* `b` ~~c~~", "[a](b) ![c](d)", "<b>", "$x$", "&lt;"],
+)
+def test_signs_of_markdown_are_only_signs(text: str) -> None:
+    shown = MarkdownIt("commonmark", {"html": True}).enable("strikethrough").render(quiet(text))
+    assert set(re.findall(r"<(\w+)", shown)) <= {"p"}
+    assert unescape(re.sub(r"</?p>", "", shown)).split() == text.split()
 
 
 def test_html_of_our_own_escapes_what_it_is_given() -> None:

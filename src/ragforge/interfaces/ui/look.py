@@ -121,12 +121,13 @@ def quiet(text: str) -> str:
     """Text of anybody as it is, in a place where Streamlit reads Markdown. As little is escaped as will do: screen
     readers read labels out as they are written."""
     apart = _LIVELY.sub(lambda found: f"{found[0][0]}\u2060{found[0][1:]}", text)
-    return _MARKS.sub(r"\\\g<0>", apart)
+    return _MARKS.sub(lambda found: _SIGN.sub(r"\\\g<0>", found[0]), apart)
 
 
 _LIVELY = re.compile(r"www\.|://|@|:\w|->|<-|<=|>=|--", re.IGNORECASE)
 """What Streamlit makes a link, an icon or a sign of also where it is escaped: a mark that nobody sees parts it."""
-_MARKS = re.compile(r"[\\`*\[\]<~$|&]|(?<!\w)_|_(?!\w)|(?m:^[ \t]*\K[#>+=-])|(?m:(?<=\d)[.)](?=\s))".replace(r"\K", ""))
+_SIGN = re.compile(r"[^\w\s]|_")
+_MARKS = re.compile(r"[\\`*\[\]<~$|&]|(?<![^\W_])_+|_+(?![^\W_])|(?<=\d)[.)](?=\s)|^[ \t]*[#>+=-]", re.MULTILINE)
 """Signs of Markdown; some are signs only at the beginning of a line, or beside a word."""
 
 
