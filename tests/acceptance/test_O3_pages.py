@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,8 @@ from ragforge.domain.access import Action, KeyLimits, Role
 from ragforge.domain.library import Outcome
 from ragforge.errors import NotAllowed, Unauthenticated
 from ragforge.flows.make import Made
-from ragforge.interfaces.ui import engine
+from ragforge.interfaces.ui import chat, engine
+from ragforge.interfaces.ui.session import Session
 from ragforge.settings import load
 from ragforge.testing.model_server import SERVER_ERROR, ModelServer
 from tests.forge import open_forge
@@ -58,6 +60,32 @@ def test_O3_an_answer_is_kept_and_survives_a_reload(forge: Ragforge) -> None:
         again = look(project="p", chat=conversation.id)
         assert any("How long may a chair be returned?" in text for text in said(again))
         assert any(each.label == "Retry" for each in again.button)
+
+
+@pytest.mark.parametrize("after", ["_exchanges", "_recent"])
+def test_O3_an_answer_that_ends_while_the_page_is_drawn_is_shown(
+    after: str, forge: Ragforge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever step of drawing it ends behind: the page that comes of it has the answer, and no second question."""
+    step, fast = getattr(chat, after), threading.Event()
+
+    def slowly(session: Session, *rest: object) -> object:
+        drawn = step(session, *rest)
+        answers = session.engine.answers
+        while not fast.is_set() and session.conversation:
+            asked = answers.latest(session.visitor.id, session.conversation)
+            fast.wait(0.01)
+            if asked is not None and asked.ended:
+                fast.set()
+        return drawn
+
+    monkeypatch.setattr(chat, after, slowly)
+    with pages(forge) as tab:
+        tab.chat_input[0].set_value("How long may a chair be returned?")
+        run(tab)
+        assert fast.is_set()
+        assert [each.label for each in tab.button].count("Why") == 1
+        assert sum('data-testid="question"' in text for text in said(tab)) == 1
 
 
 def test_O3_what_was_chosen_survives_a_reload_in_the_address(forge: Ragforge) -> None:

@@ -207,14 +207,19 @@ def _of_result(result: Result) -> Exchange:
 
 def _conversation(session: Session) -> None:
     with told():
-        exchanges = _exchanges(session)
         latest = session.engine.answers.latest(session.visitor.id, _thread(session))
+        answering = latest is not None and not latest.ended  # asked once: it may end at any moment
+        exchanges = _exchanges(session)
+        if answering and latest is not None and latest.ended:
+            st.rerun()
         if not exchanges and latest is None:
             _welcome(session)
-        may_repeat = latest is None or latest.ended
         for exchange in _recent(session, exchanges):
-            _exchange(session, exchange, is_last=exchange is exchanges[-1] and may_repeat)
-        if latest is not None and not (latest.ended and latest.result):
+            _exchange(session, exchange, is_last=exchange is exchanges[-1] and not answering)
+        if latest is not None and answering:
+            _question(latest.question)
+            st.fragment(_live, run_every=_FOLLOW_SECONDS)(session, latest)
+        elif latest is not None and latest.result is None:
             _unanswered(session, latest)
 
 
@@ -393,11 +398,8 @@ def _edit(session: Session, exchange: Exchange) -> None:
 
 
 def _unanswered(session: Session, asked: Asked) -> None:
-    """A question that is being answered, or that came to nothing."""
+    """A question that came to nothing."""
     _question(asked.question)
-    if not asked.ended:
-        st.fragment(_live, run_every=_FOLLOW_SECONDS)(session, asked)
-        return
     with st.chat_message("assistant", avatar=":material/auto_stories:"):
         pressed = _written(asked)
         if asked.step is Step.STOPPED:
