@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from ragforge.flows.ask import Asking, Models
     from ragforge.flows.evaluate import Evaluate
     from ragforge.flows.make import MakeEvent
+    from ragforge.lessons import Lessons
 
 Event = TypeVar("Event")
 Paths = Sequence[str | os.PathLike[str]]
@@ -1204,6 +1205,24 @@ class Ragforge:
             )
         )
 
+    # -- what agents learn
+
+    @property
+    def lessons(self) -> Lessons:
+        """What worked in the past, and what people decided: captured, reviewed, and told to an orchestrator."""
+        from ragforge.lessons import Lessons
+
+        parts = self._parts
+        return Lessons(
+            self._scope,
+            parts.catalog,
+            self._flows.learn,
+            parts.lessons_embedder,
+            self._known,
+            self._as_job,
+            self.settings.learn.context_tokens,
+        )
+
     # -- models and jobs
 
     def models(self) -> list[ModelState]:
@@ -1349,6 +1368,15 @@ class Ragforge:
                 yield from self._followed(project.id, events, cancel)
             finally:
                 self._write_up(project.id)
+
+    def _as_job(
+        self, kind: str, slug: str, payload: Mapping[str, object], events: Iterator[Event], cancel: Cancel
+    ) -> Iterator[Event]:
+        """Run long work as a job that touches no file."""
+        if self._in_a_job:
+            return events
+        project, runner = self.project(slug), JobRunner(self._parts.catalog)
+        return runner.run(self._scope, project.id, kind, payload, events, cancel)
 
     @contextmanager
     def _working(self) -> Iterator[None]:

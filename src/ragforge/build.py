@@ -22,7 +22,7 @@ from ragforge.domain.records import Artifact
 from ragforge.domain.retrieval import IndexedText, Moment, Tuning
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import Busy, CorruptStore, NotFound, StoreError, UserError
-from ragforge.flows.follow import Indexes
+from ragforge.flows.follow import LESSONS, Indexes
 from ragforge.once import once
 from ragforge.operate import telemetry
 from ragforge.operate.counters import CountedEmbedder, Counters
@@ -71,6 +71,7 @@ class Parts:
         self._rerankers: dict[str, Reranker] = {}
         self._language_models: dict[str, LanguageModel] = {}
         self._indexes: dict[tuple[str, int, str, str], Indexes] = {}
+        self._lesson_indexes: dict[str, Indexes] = {}
         self._indexes_lock = Lock()
         self._exits = ExitStack()
         self.notices: list[str] = []
@@ -240,6 +241,21 @@ class Parts:
                 self._indexes[key] = Indexes(self._keywords(keywords, moment), self._vectors(vectors, moment))
             return self._indexes[key]
 
+    def lesson_indexes(self, fingerprint: str) -> Indexes:
+        """The indexes of what was learnt in all projects, in the space of one embedder; always local."""
+        from ragforge.adapters.keywords.tantivy import TantivyIndex
+        from ragforge.adapters.vectors.snapshot import SnapshotIndex
+        from ragforge.retrieve.words import FINGERPRINT
+
+        with self._indexes_lock:
+            if fingerprint not in self._lesson_indexes:
+                place = self.indexes_folder / LESSONS
+                keywords = TantivyIndex(place / "keywords", f"{FINGERPRINT} {fingerprint}")
+                self._lesson_indexes[fingerprint] = Indexes(
+                    keywords, SnapshotIndex(place / "vectors", f"{fingerprint} cosine")
+                )
+            return self._lesson_indexes[fingerprint]
+
     def drop_indexes(self, project: str) -> None:
         """Remove all that is open of a project's indexes, files and all."""
         with self._indexes_lock:
@@ -334,6 +350,15 @@ class Parts:
                 f"{missing.message}; the project uses {fallback}. For better search: {missing.hint}, then "
                 f"ragforge reindex --embedder {wanted}"
             )
+
+    def lessons_embedder(self) -> Embedder:
+        """One for the lessons of all projects, so that they can be compared."""
+        try:
+            return self.embedder(self.settings.learn.embedder)
+        except NotFound:
+            if not self.settings.embed.fallback:
+                raise
+            return self.embedder(self.settings.embed.fallback)
 
     def models(self) -> list[ModelState]:
         from ragforge.adapters.weights import available

@@ -206,6 +206,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Learn:
+    """How lessons are found: one space for all projects, so that they can be compared."""
+
+    embedder: str = _setting("minilm", "Embedder of lessons; embed.fallback where its weights are missing")
+    context_tokens: int = _setting(1200, "Tokens of what an agent is told before its task", minimum=100)
+
+
+@dataclass(frozen=True, slots=True)
 class Server:
     """How others reach this workspace."""
 
@@ -237,6 +245,7 @@ class Settings:
     search: Search = field(default_factory=Search)
     model: Model = field(default_factory=Model)
     ask: Ask = field(default_factory=Ask)
+    learn: Learn = field(default_factory=Learn)
     server: Server = field(default_factory=Server)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
@@ -260,6 +269,7 @@ SECTIONS: Mapping[str, type] = MappingProxyType(
         "search": Search,
         "model": Model,
         "ask": Ask,
+        "learn": Learn,
         "server": Server,
     }
 )

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ragforge.flows.enqueue import Enqueue
     from ragforge.flows.ingest import Ingest
     from ragforge.flows.keep import Keep
+    from ragforge.flows.lessons import Learn
     from ragforge.flows.make import Export, Make
     from ragforge.flows.remove import Remove
     from ragforge.flows.search import Search
@@ -154,6 +155,31 @@ class Flows:
             log=how.log,
             log_text=how.log_text,
             log_days=how.log_days,
+        )
+
+    @once
+    def learn(self) -> Learn:
+        import os
+
+        from ragforge.flows.lesson_index import LessonIndex
+        from ragforge.flows.lessons import Learn, Words
+        from ragforge.learn.match import Lexical
+        from ragforge.operate.logs import Redactor, known_secrets
+        from ragforge.retrieve.words import index_terms, query_words
+
+        def lexicon(text: str) -> Lexical:
+            words = query_words(text)
+            return Lexical(frozenset(group[0] for group in words.groups), frozenset(words.codes))
+
+        parts = self.parts
+        return Learn(
+            parts.catalog,
+            access.owner(),
+            parts.lessons_embedder,
+            LessonIndex(parts.catalog, access.owner(), parts.lesson_indexes, index_terms),
+            Words(lexicon, query_words),
+            lambda: Redactor(known_secrets(parts.settings, os.environ)),
+            utc_now,
         )
 
     @once

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ragforge.domain.access import Clearance
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.evaluation import Run
+from ragforge.domain.lessons import CheckpointReport
 from ragforge.domain.library import UPLOAD, FileResult, Job, Labels, OwnProgress
 from ragforge.domain.retrieval import Tuning
 from ragforge.domain.strategy import Strategy
@@ -110,10 +111,20 @@ def make(forge: Ragforge, project: str, jobs: Sequence[Job], cancel: Cancel) -> 
     return [{"artifact": artifact}]
 
 
+def checkpoint(forge: Ragforge, project: str, jobs: Sequence[Job], cancel: Cancel) -> Work:
+    report: object = None
+    for event in forge.lessons.checkpointing(jobs[0].payload["kind"], project=project, cancel=cancel):
+        report = event
+        yield event
+    assert isinstance(report, CheckpointReport)
+    return [asdict(report)]
+
+
 KINDS: dict[str, Handler] = {
     UPLOAD: upload,
     "rebuild": rebuild,
     "reindex": reindex,
     "evaluate": evaluate,
     "make": make,
+    "checkpoint": checkpoint,
 }

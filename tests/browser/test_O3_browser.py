@@ -72,8 +72,9 @@ def _is_own(url: str, address: str) -> bool:
 
 def _dropped(driver: Driver, *files: Path) -> None:
     driver.drop(*files)
-    for file in files:
-        expect(driver.file(file.name)).to_be_visible(timeout=40_000)
+    for file in files:  # while the page is drawn anew, a row may stand there twice for a moment
+        expect(driver.file(file.name)).to_have_count(1)
+    driver.settle()
 
 
 def _downloaded(driver: Driver, button: Locator) -> bytes:

@@ -18,6 +18,7 @@ class Kind(StrEnum):
     CONVERSATION = "conversation"
     TURN = "turn"
     ARTIFACT = "artifact"
+    LESSON = "lesson"
     QUESTION = "question"
     """Of the query log."""
     UPLOAD = "upload"

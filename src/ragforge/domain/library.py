@@ -29,6 +29,8 @@ class Project:
     generation: int
     """Counts changes of splitter or model; only rows of this generation are visible."""
     created_at: datetime
+    shares_lessons: bool = False
+    """Whether what was learnt here is told to orchestrators of other projects, too."""
 
 
 class Status(StrEnum):

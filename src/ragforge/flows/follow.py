@@ -30,6 +30,8 @@ STEP = 8_192
 """Changes applied together, at most: their texts and terms are held meanwhile."""
 EVERYTHING = 1 << 31
 """More changes than there can be."""
+LESSONS = "lessons"
+"""The folder of indexes that are of no project."""
 
 _REPLACED = "not looked at: it was replaced just now"
 _STILL_READ = "another process still reads files that hold removed text"
@@ -128,7 +130,7 @@ class Follow:
     def _writing(self, lane: Lane, now: Moment, cancel: Cancel, *, wait: bool = True) -> Iterator[bool]:
         """The right to write. Raises `NotFound` if the generation was retired, or its project removed, meanwhile."""
         try:
-            with _right_to_write(lane.index, cancel, wait=wait) as mine:
+            with right_to_write(lane.index, cancel, wait=wait) as mine:
                 yield mine
         except StoreError:
             self._renewed(now)  # of one that is gone, the folder was removed under us
@@ -277,7 +279,7 @@ class Follow:
     def forget(self, now: Moment, cancel: Cancel | None = None) -> None:
         """A generation is gone: so are its indexes."""
         for lane in self._lanes(now):
-            with _right_to_write(lane.index, cancel or Cancel()):
+            with right_to_write(lane.index, cancel or Cancel()):
                 lane.index.drop()
 
     def tidy(self) -> list[str]:
@@ -286,7 +288,9 @@ class Follow:
         Returns the folders that could not be removed, and why.
         """
         # before asking: one that is made meanwhile is not among them
-        folders = [folder for project in _inside(self._folder) for folder in _inside(project)]
+        folders = [
+            folder for project in _inside(self._folder) if project.name != LESSONS for folder in _inside(project)
+        ]
         wanted: set[tuple[str, str]] = set()
         with self._catalog.write() as c:
             for project in c.projects.all(self._scope):
@@ -368,7 +372,7 @@ class Follow:
 
 
 @contextmanager
-def _right_to_write(index: Index[Any], cancel: Cancel, *, wait: bool = True) -> Iterator[bool]:
+def right_to_write(index: Index[Any], cancel: Cancel, *, wait: bool = True) -> Iterator[bool]:
     """Waits until another process has finished, or the work is cancelled. False if we should not wait."""
     while True:
         with index.writing(blocking=False) as mine:

@@ -18,7 +18,9 @@ from ragforge.adapters.catalog.embeddings import SqlEmbeddings, section_of_chunk
 from ragforge.adapters.catalog.evaluations import SqlEvaluations
 from ragforge.adapters.catalog.jobs import SqlJobs
 from ragforge.adapters.catalog.keys import SqlAccessKeys
+from ragforge.adapters.catalog.lessons import SqlLessons
 from ragforge.adapters.catalog.passages import SqlPassages
+from ragforge.adapters.catalog.patterns import SqlPatterns
 from ragforge.adapters.catalog.projects import SqlProjects
 from ragforge.adapters.catalog.querylog import SqlQueryLog
 from ragforge.adapters.catalog.texts import SqlProjectTexts
@@ -47,6 +49,8 @@ class SqlUnit:
         self.texts = SqlProjectTexts(session)
         self.log = SqlQueryLog(session)
         self.artifacts = SqlArtifacts(session)
+        self.lessons = SqlLessons(session)
+        self.patterns = SqlPatterns(session)
         self.keys = SqlAccessKeys(session)
         self.tombstones = SqlTombstones(session)
 

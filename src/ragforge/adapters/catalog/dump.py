@@ -123,6 +123,8 @@ class SqlLoad:
             remove_turn(self._session, row)
         elif gone.kind == Kind.ARTIFACT:
             self.unit.artifacts.remove(scope, row.project_id, gone.id)
+        elif gone.kind == Kind.LESSON:
+            self.unit.lessons.remove(scope, row.project_id, [gone.id])
         elif gone.kind == Kind.UPLOAD:
             self.without_uploads([gone.id])
         else:
@@ -138,10 +140,11 @@ def _buried(gone: Tombstone) -> sa.Select[Any]:
         Kind.CONVERSATION: t.conversations,
         Kind.TURN: t.turns,
         Kind.ARTIFACT: t.artifacts,
+        Kind.LESSON: t.knowledge_staging,
         Kind.UPLOAD: t.jobs,
         Kind.KEY: t.access_keys,
     }[gone.kind]
-    if gone.kind not in (Kind.DOCUMENT, Kind.ARTIFACT):
+    if gone.kind not in (Kind.DOCUMENT, Kind.ARTIFACT, Kind.LESSON):
         return sa.select(table).where(table.c.id == gone.id)
     project = t.projects.c.id.label("project_id")
     return sa.select(table, project).join(t.projects, t.projects.c.ord == table.c.project).where(table.c.id == gone.id)

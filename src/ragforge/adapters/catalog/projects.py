@@ -291,4 +291,5 @@ def _project(row: Row[Any]) -> Project:
         chunker=row.chunker,
         generation=row.generation,
         created_at=moment(row.created_at),
+        shares_lessons=bool(row.shares_lessons),
     )

@@ -8,6 +8,8 @@ question_sets ─ questions (with the documents they want)
 evaluation_runs ─ evaluation_results (one per question), evaluation_documents (those that an answer has words of)
 conversations ─ turns (with the documents they may hold words of), rollups, memory_vectors     query_log
 project_texts (in versions)     artifacts (with the documents they are made from)     access_keys
+knowledge_staging (captures) ─ knowledge_vectors; several make up one of knowledge_patterns ─ knowledge_outcomes
+knowledge_facets (what filters ask for)     knowledge_calibrations (by embedder)     knowledge_clock (of retention)
 tombstones (what was removed for good, so that an older backup does not bring it back)
 """
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 from sqlalchemy import (
     BigInteger,
     Boolean,
+    CheckConstraint,
     Column,
     Float,
     ForeignKey,
@@ -69,6 +72,7 @@ projects = Table(
     Column("org_context", Text, nullable=False, server_default=""),
     Column("generation", Integer, nullable=False),
     Column("forgotten", BigInteger, nullable=False, server_default="0"),  # changes up to this one are pruned
+    Column("shares_lessons", Boolean, nullable=False, server_default=false()),
     Column("created_at", BigInteger, nullable=False),
 )
 
@@ -511,4 +515,116 @@ tombstones = Table(
     Column("sha256", Text, nullable=False),  # of a document's bytes; nothing else is kept of it
     Column("removed_at", BigInteger, nullable=False),
     UniqueConstraint("kind", "id"),
+)
+
+knowledge_facets = Table(
+    "knowledge_facets",
+    metadata,
+    _key(),
+    _belongs_to("projects", "project"),
+    Column("entry_type", Text, nullable=False),
+    Column("agent_type", Text, nullable=False),
+    Column("task_type", Text, nullable=False),
+    Column("technology", Text, nullable=False),
+    UniqueConstraint("project", "entry_type", "agent_type", "task_type", "technology"),
+)
+
+knowledge_patterns = Table(
+    "knowledge_patterns",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False, unique=True),
+    _belongs_to("projects", "project", index=True),
+    _belongs_to("knowledge_facets", "facet", index=True),
+    Column("state", Text, nullable=False),
+    Column("approved", Boolean, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("problem", Text),  # a person's words; else those of the oldest capture
+    Column("solution", Text),
+    Column("when_to_try", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Index("knowledge_patterns_by_state", "state", "ord"),
+)
+
+knowledge_staging = Table(
+    "knowledge_staging",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False, unique=True),
+    Column("entry_type", Text, nullable=False),
+    _belongs_to("projects", "project"),
+    Column("agent_type", Text, nullable=False),
+    Column("task_type", Text),
+    Column("technology", Text),
+    Column("task", Text),
+    Column("failure_description", Text),
+    Column("error_message", Text),
+    Column("solution_steps", Text),
+    Column("gate_type", Text),
+    Column("human_feedback", Text),
+    Column("revision_approach", Text),
+    Column("approved_approach", Text),
+    Column("decision_criteria", Text),
+    Column("evidence", Text),
+    Column("quality", Text, nullable=False),
+    Column("success_verified", Boolean, nullable=False, server_default=false()),
+    Column("embedded", Boolean, nullable=False, server_default=false()),
+    Column("timestamp", BigInteger, nullable=False),
+    Column("embedded_at", BigInteger, index=True),
+    Column("principal", Text, nullable=False),
+    Column("asked_with", Text),
+    _belongs_to("knowledge_facets", "facet", nullable=True, index=True),
+    _belongs_to("knowledge_patterns", "pattern", nullable=True, index=True),
+    Column("seq", BigInteger, nullable=False, index=True),  # grows whenever an index must look at the row again
+    CheckConstraint(
+        "(entry_type = 'failure_solution' AND failure_description IS NOT NULL)"
+        " OR (entry_type = 'gate_rejection' AND gate_type IS NOT NULL)"
+        " OR (entry_type = 'gate_approval' AND gate_type IS NOT NULL)",
+        name="knowledge_staging_is_whole",
+    ),
+    Index("knowledge_staged", "project", "embedded", "ord"),
+    UniqueConstraint("project", "principal", "asked_with"),
+)
+
+knowledge_vectors = Table(
+    "knowledge_vectors",
+    metadata,
+    Column("lesson", Key, ForeignKey("knowledge_staging.ord", ondelete="CASCADE"), primary_key=True),
+    Column("embedder", Key, ForeignKey("embedders.ord", ondelete="CASCADE"), primary_key=True),
+    Column("problem", LargeBinary, nullable=False),
+    Column("solution", LargeBinary, nullable=False),
+)
+
+knowledge_outcomes = Table(
+    "knowledge_outcomes",
+    metadata,
+    _key(),
+    Column("id", Text, nullable=False, unique=True),
+    _belongs_to("knowledge_patterns", "pattern", index=True),
+    _belongs_to("projects", "project"),  # where it was applied
+    Column("success", Boolean, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("recorded_at", BigInteger, nullable=False, index=True),
+    Column("principal", Text, nullable=False),
+    Column("asked_with", Text),
+    UniqueConstraint("project", "principal", "asked_with"),
+)
+
+knowledge_calibrations = Table(
+    "knowledge_calibrations",
+    metadata,
+    Column("embedder", Key, ForeignKey("embedders.ord", ondelete="CASCADE"), primary_key=True),
+    Column("curves", Text, nullable=False),
+    Column("measured", Text, nullable=False),
+    Column("data", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+)
+
+knowledge_clock = Table(
+    "knowledge_clock",
+    metadata,
+    Column("number", Integer, primary_key=True),  # there is one
+    Column("seen_at", BigInteger, nullable=False),
+    Column("paused_at", BigInteger),
+    Column("pruned_at", BigInteger),
 )

@@ -140,7 +140,11 @@ class Session:
 
     def keys(self, table: Table, count: int) -> range:
         """`count` new keys. They are never given twice, not even after a deletion."""
-        first = self._dialect_insert()(t.counters).values(name=table.name, value=count)
+        return self.counted(table.name, count)
+
+    def counted(self, name: str, count: int = 1) -> range:
+        """The next numbers of this name. Whoever takes some keeps others from it until the transaction ends."""
+        first = self._dialect_insert()(t.counters).values(name=name, value=count)
         statement = first.on_conflict_do_update(
             index_elements=[t.counters.c.name], set_={"value": t.counters.c.value + count}
         )

@@ -1,0 +1,460 @@
+"""Captures of what agents learn, from the moment they are told until they expire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import sqlalchemy as sa
+from sqlalchemy import Row
+
+from ragforge.adapters.catalog import tables as t
+from ragforge.adapters.catalog.projects import embedder_key
+from ragforge.adapters.catalog.tombstones import bury
+from ragforge.adapters.catalog.unit import Session, batches, milliseconds, moment, storable
+from ragforge.domain.access import Scope
+from ragforge.domain.archives import Kind
+from ragforge.domain.lessons import (
+    ANY,
+    TOLD,
+    Calibration,
+    Curve,
+    EntryType,
+    Facets,
+    IndexedLesson,
+    Lesson,
+    LessonFilters,
+    Measured,
+    PatternState,
+    Quality,
+    RetentionClock,
+    Told,
+)
+from ragforge.errors import Conflict, NotAllowed, NotFound
+from ragforge.ports import EmbedderCard
+
+_SEQ = "knowledge"
+"""The counter that grows whenever an index must look at captures again."""
+_s, _p, _f = t.knowledge_staging.c, t.knowledge_patterns.c, t.knowledge_facets.c
+
+
+class SqlLessons:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    # -- telling
+
+    def capture(
+        self, scope: Scope, project: str, facets: Facets, told: Told, *, verified: bool, key: str = ""
+    ) -> Lesson:
+        """Stage it. The same `key` again gives what it gave before; with other words it is a conflict."""
+        session, row = self._session, self._session.project(scope, project)
+        session.lock(row.ord)
+        told = Told(**{name: storable(getattr(told, name)) for name in TOLD})
+        if key:
+            asked = (_s.project == row.ord, _s.principal == scope.principal, _s.asked_with == storable(key))
+            before = session.execute(_captured().where(*asked)).one_or_none()
+            if before is not None:
+                known = _lesson(before)
+                if (known.facets, known.told) != (facets, told):
+                    raise Conflict("this key was used for another lesson", hint="take a new key for a new lesson")
+                return known
+        (number,) = session.keys(t.knowledge_staging, 1)
+        quality = Quality.HIGH if facets.entry_type is EntryType.FAILURE else Quality.HIGHEST
+        values = {
+            "ord": number,
+            "id": uuid4().hex[:16],
+            "project": row.ord,
+            "entry_type": str(facets.entry_type),
+            "agent_type": facets.agent_type,
+            "task_type": None if facets.task_type == ANY else facets.task_type,
+            "technology": None if facets.technology == ANY else facets.technology,
+            **{name: getattr(told, name) or None for name in TOLD},
+            "quality": str(quality),
+            "success_verified": verified,
+            "embedded": False,
+            "timestamp": session.now(),
+            "principal": scope.principal,
+            "asked_with": storable(key) or None,
+            "seq": 0,
+        }
+        session.insert(t.knowledge_staging, [values])
+        return self.get(scope, project, values["id"])
+
+    def get(self, scope: Scope, project: str, lesson: str) -> Lesson:
+        return _lesson(self._row(scope, project, lesson))
+
+    def staged(self, scope: Scope, project: str, limit: int | None = None) -> list[Lesson]:
+        """What no checkpoint has taken up yet, oldest first."""
+        row = self._session.project(scope, project)
+        found = _captured().where(_s.project == row.ord, ~_s.embedded).order_by(_s.ord).limit(limit)
+        return [_lesson(each) for each in self._session.execute(found)]
+
+    def change(
+        self, scope: Scope, project: str, lesson: str, *, told: Told | None = None, verified: bool | None = None
+    ) -> Lesson:
+        """Correct or verify what is staged. What was taken up is a pattern's, and edited as that."""
+        self._session.lock(self._session.project(scope, project).ord)
+        known = self._row(scope, project, lesson)
+        if known.embedded:
+            raise Conflict("a checkpoint has taken it up", hint="edit the pattern that it is part of")
+        values: dict[str, Any] = {}
+        if told is not None:
+            values |= {name: storable(getattr(told, name)) or None for name in TOLD}
+        if verified is not None:
+            values["success_verified"] = verified
+        if values:
+            self._session.execute(sa.update(t.knowledge_staging).where(_s.ord == known.ord).values(values))
+        return self.get(scope, project, lesson)
+
+    def remove(self, scope: Scope, project: str, lessons: Collection[str]) -> int:
+        """For good, also out of patterns; a pattern goes with its last capture."""
+        session, row = self._session, self._session.project(scope, project)
+        session.lock(row.ord)
+        ids: list[str] = []
+        for some in batches(sorted(set(lessons))):
+            found = sa.select(_s.id).where(_s.project == row.ord, _s.id.in_(some))
+            ids += session.execute(found).scalars().all()
+        for some in batches(ids):
+            session.execute(sa.delete(t.knowledge_staging).where(_s.id.in_(some)))
+        bury(session, Kind.LESSON, [(id, "") for id in ids])
+        if ids:
+            drop_empty_patterns(session)
+            session.counted(_SEQ)
+        return len(ids)
+
+    def _row(self, scope: Scope, project: str, lesson: str) -> Row[Any]:
+        row = self._session.project(scope, project)
+        found = _captured().where(_s.project == row.ord, _s.id == storable(lesson))
+        known = self._session.execute(found).one_or_none()
+        if known is None:
+            raise NotFound(f"no lesson {lesson!r}", hint="ragforge learn staged shows what waits for a checkpoint")
+        return known
+
+    # -- checkpoints
+
+    def pending(self, scope: Scope, project: str, fingerprint: str, limit: int) -> list[Lesson]:
+        """Verified captures that no checkpoint has taken up, oldest first; then those without vectors of this model."""
+        row = self._session.project(scope, project)
+        own = _captured().where(_s.project == row.ord, _s.success_verified).order_by(_s.ord).limit(limit)
+        staged = self._session.execute(own.where(~_s.embedded)).all()
+        if staged:
+            return [_lesson(each) for each in staged]
+        model = sa.select(t.embedders.c.ord).where(t.embedders.c.fingerprint == fingerprint).scalar_subquery()
+        vectors = t.knowledge_vectors.c
+        has = sa.exists().where(vectors.lesson == _s.ord, vectors.embedder == model)
+        return [_lesson(each) for each in self._session.execute(own.where(_s.embedded, ~has))]
+
+    def put_vectors(
+        self, scope: Scope, project: str, card: EmbedderCard, vectors: Sequence[tuple[int, bytes, bytes]]
+    ) -> None:
+        """Of captures that are still there, by their numbers: of the problem, and of the solution."""
+        session, row = self._session, self._session.project(scope, project)
+        session.lock(row.ord)
+        embedder = embedder_key(session, card)
+        there: set[int] = set()
+        for some in batches([lesson for lesson, _, _ in vectors]):
+            there.update(session.execute(sa.select(_s.ord).where(_s.project == row.ord, _s.ord.in_(some))).scalars())
+        rows = [
+            {"lesson": lesson, "embedder": embedder, "problem": problem, "solution": solution}
+            for lesson, problem, solution in vectors
+            if lesson in there
+        ]
+        session.insert_new(t.knowledge_vectors, rows)
+        self._touch(_s.ord.in_(sorted(there)))
+
+    def take_up(self, scope: Scope, project: str, lesson: int, pattern: str) -> str:
+        """Make a capture part of a pattern, or of a new one. Returns its id; empty if it was taken up before."""
+        session, row = self._session, self._session.project(scope, project)
+        session.lock(row.ord)
+        found = sa.select(t.knowledge_staging).where(_s.project == row.ord, _s.ord == lesson, ~_s.embedded)
+        known = session.execute(found).one_or_none()
+        if known is None:
+            return ""
+        facet, now = facet_key(session, row.ord, _facets(known)), session.now()
+        if pattern:
+            alike = (_p.project == row.ord, _p.id == pattern)
+            number = session.execute(sa.select(_p.ord).where(*alike)).scalar()
+            pattern = pattern if number is not None else ""
+        if not pattern:
+            pattern, number = new_pattern(session, row.ord, facet)
+        session.execute(
+            sa.update(t.knowledge_staging)
+            .where(_s.ord == lesson)
+            .values(embedded=True, embedded_at=now, facet=facet, pattern=number)
+        )
+        self._touch(_s.ord == lesson)
+        return pattern
+
+    def _touch(self, *which: sa.ColumnElement[bool]) -> None:
+        touch(self._session, *which)
+
+    # -- for queries, and for the indexes
+
+    def share(self, scope: Scope, project: str, on: bool) -> None:
+        """Whether orchestrators of other projects are told what was learnt here."""
+        row = self._session.project(scope, project)
+        self._session.execute(sa.update(t.projects).where(t.projects.c.ord == row.ord).values(shares_lessons=on))
+
+    def facet(self, scope: Scope, project: str, facets: Facets) -> list[int]:
+        """The number of exactly these facets of a project; none if no lesson has them."""
+        row = self._session.project(scope, project)
+        return list(self._session.execute(_of_facets(row.ord, facets)).scalars())
+
+    def findable(self, scope: Scope, project: str, filters: LessonFilters) -> list[int]:
+        """The numbers of all facets that may be found from a project: its own, and those of projects that share."""
+        row = self._session.project(scope, project)
+        where = [(_f.project == row.ord) | t.projects.c.shares_lessons]
+        for column, wanted in (
+            (_f.agent_type, filters.agent_type),
+            (_f.task_type, filters.task_type),
+            (_f.technology, filters.technology),
+        ):
+            if wanted and wanted != ANY:
+                where.append(column.in_([wanted, ANY]))
+        if filters.entry_type is not None:
+            where.append(_f.entry_type == str(filters.entry_type))
+        found = sa.select(_f.ord).join(t.projects, t.projects.c.ord == _f.project).where(*where).order_by(_f.ord)
+        return list(self._session.execute(found).scalars())
+
+    def indexed(self, scope: Scope, fingerprint: str, keys: Collection[int]) -> list[IndexedLesson]:
+        """These captures, where they are embedded with this model."""
+        _require_all(scope)
+        return [
+            _indexed(row)
+            for some in batches(sorted(keys))
+            for row in self._session.execute(_vectored(fingerprint).where(_s.ord.in_(some)))
+        ]
+
+    def changed(self, scope: Scope, fingerprint: str, seq: int, after: int, limit: int) -> list[IndexedLesson]:
+        """What changed since `seq`, in the order of the keys beyond `after`."""
+        _require_all(scope)
+        found = _vectored(fingerprint).where(_s.seq > seq, _s.ord > after).order_by(_s.ord).limit(limit)
+        return [_indexed(row) for row in self._session.execute(found)]
+
+    def keys(self, scope: Scope, fingerprint: str) -> list[int]:
+        """Every capture that an index should hold, ascending."""
+        _require_all(scope)
+        found = (
+            sa.select(_s.ord)
+            .join(t.knowledge_vectors, t.knowledge_vectors.c.lesson == _s.ord)
+            .join(t.embedders, t.embedders.c.ord == t.knowledge_vectors.c.embedder)
+            .where(t.embedders.c.fingerprint == fingerprint, _s.embedded)
+            .order_by(_s.ord)
+        )
+        return list(self._session.execute(found).scalars())
+
+    def hidden(self, scope: Scope) -> list[int]:
+        """Captures of patterns that were rejected, ascending: indexes hold them, so that new ones are known again."""
+        rejected = sa.select(_p.ord).where(_p.state == str(PatternState.REJECTED))
+        found = sa.select(_s.ord).where(_s.pattern.in_(rejected)).order_by(_s.ord)
+        return list(self._session.execute(found).scalars())
+
+    def seq(self, scope: Scope) -> int:
+        """How far what may be found has come."""
+        found = sa.select(t.counters.c.value).where(t.counters.c.name == _SEQ)
+        return int(self._session.execute(found).scalar() or 0)
+
+    # -- retention
+
+    def prune(self, scope: Scope, before: datetime, limit: int) -> tuple[int, int, int]:
+        """Remove what was embedded before this, at most `limit` captures: how many of them, patterns and outcomes."""
+        _require_all(scope)
+        session = self._session
+        old = sa.select(_s.ord).where(_s.embedded_at < milliseconds(before)).order_by(_s.embedded_at).limit(limit)
+        keys = session.execute(old).scalars().all()
+        for some in batches(keys):
+            session.execute(sa.delete(t.knowledge_staging).where(_s.ord.in_(some)))
+        outcomes = session.execute(
+            sa.delete(t.knowledge_outcomes).where(t.knowledge_outcomes.c.recorded_at < milliseconds(before))
+        ).rowcount
+        patterns = drop_empty_patterns(session) if keys else 0
+        if keys:
+            session.counted(_SEQ)
+        return len(keys), patterns, int(outcomes)
+
+    def clock(self, scope: Scope) -> RetentionClock | None:
+        row = self._session.execute(sa.select(t.knowledge_clock)).one_or_none()
+        if row is None:
+            return None
+        return RetentionClock(moment(row.seen_at), _maybe(row.paused_at), _maybe(row.pruned_at))
+
+    def set_clock(self, scope: Scope, clock: RetentionClock) -> None:
+        _require_all(scope)
+        values = {
+            "seen_at": milliseconds(clock.seen_at),
+            "paused_at": None if clock.paused_at is None else milliseconds(clock.paused_at),
+            "pruned_at": None if clock.pruned_at is None else milliseconds(clock.pruned_at),
+        }
+        if not self._session.execute(sa.update(t.knowledge_clock).values(values)).rowcount:
+            self._session.insert_new(t.knowledge_clock, [{"number": 1, **values}])
+
+    # -- what similarity means
+
+    def calibration(self, scope: Scope, fingerprint: str) -> Calibration | None:
+        found = (
+            sa.select(t.knowledge_calibrations, t.embedders.c.name)
+            .join(t.embedders, t.embedders.c.ord == t.knowledge_calibrations.c.embedder)
+            .where(t.embedders.c.fingerprint == fingerprint)
+        )
+        row = self._session.execute(found).one_or_none()
+        if row is None:
+            return None
+        curves = {name: Curve(tuple(each["weights"]), each["offset"]) for name, each in json.loads(row.curves).items()}
+        measured = {name: Measured(**values) for name, values in json.loads(row.measured).items()}
+        return Calibration(
+            row.name, fingerprint, measured=measured, made_at=moment(row.made_at), data=row.data, **curves
+        )
+
+    def put_calibration(self, scope: Scope, card: EmbedderCard, calibration: Calibration) -> None:
+        """In place of the one before."""
+        _require_all(scope)
+        embedder = embedder_key(self._session, card)
+        table = t.knowledge_calibrations
+        curves = {name: asdict(getattr(calibration, name)) for name in ("task", "failure", "problem", "lesson")}
+        self._session.execute(sa.delete(table).where(table.c.embedder == embedder))
+        self._session.insert_new(
+            table,
+            [
+                {
+                    "embedder": embedder,
+                    "curves": json.dumps(curves),
+                    "measured": json.dumps({name: asdict(each) for name, each in calibration.measured.items()}),
+                    "data": calibration.data,
+                    "made_at": milliseconds(calibration.made_at),
+                }
+            ],
+        )
+
+
+# -- rows
+
+
+def touch(session: Session, *which: sa.ColumnElement[bool]) -> None:
+    """An index must look at these captures again."""
+    (seq,) = session.counted(_SEQ)
+    session.execute(sa.update(t.knowledge_staging).where(*which).values(seq=seq))
+
+
+def facet_key(session: Session, project: int, facets: Facets) -> int:
+    known = _of_facets(project, facets)
+    key = session.execute(known).scalar()
+    if key is None:
+        (new,) = session.keys(t.knowledge_facets, 1)
+        session.insert_new(t.knowledge_facets, [{"ord": new, "project": project, **_facet_values(facets)}])
+        key = session.execute(known).scalar_one()
+    return int(key)
+
+
+def _of_facets(project: int, facets: Facets) -> sa.Select[Any]:
+    same = (_f[name] == value for name, value in _facet_values(facets).items())
+    return sa.select(_f.ord).where(_f.project == project, *same)
+
+
+def _facet_values(facets: Facets) -> dict[str, str]:
+    return {name: str(value) for name, value in asdict(facets).items()}
+
+
+def new_pattern(session: Session, project: int, facet: int) -> tuple[str, int]:
+    (number,) = session.keys(t.knowledge_patterns, 1)
+    id = uuid4().hex[:16]
+    row = {
+        "ord": number,
+        "id": id,
+        "project": project,
+        "facet": facet,
+        "state": str(PatternState.LIVE),
+        "approved": False,
+        "version": 1,
+        "created_at": session.now(),
+    }
+    session.insert(t.knowledge_patterns, [row])
+    return id, number
+
+
+def drop_empty_patterns(session: Session) -> int:
+    """A pattern goes with its last capture, and what only it was filtered by goes with it."""
+    held = sa.exists().where(_s.pattern == _p.ord)
+    gone = session.execute(sa.delete(t.knowledge_patterns).where(~held)).rowcount
+    used = sa.exists().where(_p.facet == _f.ord) | sa.exists().where(_s.facet == _f.ord)
+    session.execute(sa.delete(t.knowledge_facets).where(~used))
+    return int(gone)
+
+
+def _captured() -> sa.Select[Any]:
+    return (
+        sa.select(t.knowledge_staging, t.projects.c.id.label("project_id"), _p.id.label("pattern_id"))
+        .join(t.projects, t.projects.c.ord == _s.project)
+        .join(t.knowledge_patterns, _p.ord == _s.pattern, isouter=True)
+    )
+
+
+def _vectored(fingerprint: str) -> sa.Select[Any]:
+    """Captures that were taken up, with their vectors of this model."""
+    vectors = t.knowledge_vectors.c
+    return (
+        sa.select(
+            t.knowledge_staging,
+            t.projects.c.id.label("project_id"),
+            _p.id.label("pattern_id"),
+            _p.state,
+            vectors.problem.label("problem_vector"),
+            vectors.solution.label("solution_vector"),
+        )
+        .join(t.projects, t.projects.c.ord == _s.project)
+        .join(t.knowledge_patterns, _p.ord == _s.pattern)
+        .join(t.knowledge_vectors, vectors.lesson == _s.ord)
+        .join(t.embedders, t.embedders.c.ord == vectors.embedder)
+        .where(t.embedders.c.fingerprint == fingerprint, _s.embedded)
+    )
+
+
+def _facets(row: Row[Any]) -> Facets:
+    return Facets(EntryType(row.entry_type), row.agent_type, row.task_type or ANY, row.technology or ANY)
+
+
+def _told(row: Row[Any]) -> Told:
+    return Told(**{name: getattr(row, name) or "" for name in TOLD})
+
+
+def _lesson(row: Row[Any]) -> Lesson:
+    return Lesson(
+        id=row.id,
+        project=row.project_id,
+        facets=_facets(row),
+        told=_told(row),
+        verified=bool(row.success_verified),
+        captured_at=moment(row.timestamp),
+        captured_by=row.principal,
+        embedded_at=_maybe(row.embedded_at),
+        pattern=row.pattern_id or "",
+        key=row.ord,
+    )
+
+
+def _indexed(row: Row[Any]) -> IndexedLesson:
+    return IndexedLesson(
+        key=row.ord,
+        project=row.project_id,
+        facet=row.facet,
+        facets=_facets(row),
+        told=_told(row),
+        pattern=row.pattern_id,
+        findable=row.state == str(PatternState.LIVE),
+        seq=row.seq,
+        problem=row.problem_vector,
+        solution=row.solution_vector,
+    )
+
+
+def _maybe(value: int | None) -> datetime | None:
+    return None if value is None else moment(value)
+
+
+def _require_all(scope: Scope) -> None:
+    if scope.projects is not None:
+        raise NotAllowed("this is about the lessons of all projects", hint="ask the workspace's owner")

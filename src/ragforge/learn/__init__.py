@@ -1,0 +1,1 @@
+"""WHAT WORKED -> WHAT TO TRY: capture, match, calibrate, rank, context, retention."""
