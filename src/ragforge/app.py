@@ -1049,7 +1049,8 @@ class Ragforge:
         with in_flight.alone() as alone:
             stray = reconcile.stray(self._scope, alone=alone, repair=repair)
             catalog = reconcile.catalog_findings(self._scope, alone=alone, repair=repair)
-        return [*catalog, *reconcile.check(self._scope, project, repair=repair, alone=alone), stray]
+        derived = [*reconcile.check(self._scope, project, repair=repair, alone=alone), *self._flows.learn.check(repair)]
+        return [*catalog, *derived, stray]
 
     def doctor(self) -> list[Finding]:
         """What works here, what is missing and how to get it."""

@@ -297,6 +297,7 @@ def test_nothing_of_any_kind_that_was_removed_comes_back(
         forge.ask("word1 word2?", project="p", conversation=conversation)
     key, secret = forge.access().create("later", Role.READER)
     document = forge.documents(project="p")[0]
+    lesson = forge.lessons.capture("gate_approval", project="p", gate_type="design", approved_approach="a queue").id
     file = forge.backup(tmp_path / "b.zip").file
 
     def there(forge: Ragforge) -> dict[str, bool]:
@@ -305,6 +306,7 @@ def test_nothing_of_any_kind_that_was_removed_comes_back(
             "artifact": made.id in {each.id for each in forge.artifacts(project="p")},
             "conversation": first in {each.id for each in forge.conversations(project="p")},
             "turn": bool(forge.turns(second, project="p")),
+            "lesson": lesson in {each.id for each in forge.lessons.staged(project="p")},
             "question": bool(forge.query_log(project="p")),
             "project": "q" in {each.slug for each in forge.projects()},
             "upload": waiting.id in {job.id for job in forge.jobs() if not job.ended},
@@ -316,6 +318,7 @@ def test_nothing_of_any_kind_that_was_removed_comes_back(
         "artifact": lambda f: f.remove_artifacts([made.id], project="p"),
         "conversation": lambda f: f.remove_conversation(first, project="p"),
         "turn": lambda f: f.remove_turn(f.turns(second, project="p")[0].id, project="p"),
+        "lesson": lambda f: f.lessons.reject(lesson, project="p"),
         "question": lambda f: f.prune_log(datetime.now(UTC) + timedelta(days=1), project="p"),
         "project": lambda f: f.remove_project("q"),
         "upload": lambda f: f.cancel_job(waiting.id),
@@ -725,22 +728,29 @@ def test_a_bad_archive_ends_with_a_clear_error_and_writes_nothing(
 
 
 def test_a_backup_of_an_older_version_is_migrated(forge: Ragforge, embedder: WatchedEmbedder, tmp_path: Path) -> None:
-    """Before there were keys and tombstones, uploads that wait, and turns that keep what they cite."""
+    """Before there were keys and tombstones, uploads that wait, turns that keep what they cite, and lessons."""
     talk = forge.begin_conversation("talk", project="p").id
     forge.ask("word1 word2?", project="p", conversation=talk)
     good = forge.backup(tmp_path / "good.zip").file
     with zipfile.ZipFile(good) as archive:
         tables = json.loads(archive.read("manifest.json"))["tables"]
-    new, kept_now = ("access_keys", "tombstones", "jobs"), ("citations", "trace_id", "model", "quoted")
+    new = {
+        "access_keys",
+        "tombstones",
+        "jobs",
+        *(name for name in (each["name"] for each in tables) if "knowledge" in name),
+    }
+    kept_now = {"turns": ("citations", "trace_id", "model", "quoted"), "projects": ("shares_lessons",)}
+    older: dict[str, bytes | None] = {f"catalog/{name}.jsonl": None for name in new}
     for table in tables:
-        if table["name"] == "turns":
-            table["columns"] = [name for name in table["columns"] if name not in kept_now]
-    turns = [{name: row[name] for name in row if name not in kept_now} for row in lines_of(good, "turns")]
+        if since := kept_now.get(table["name"]):
+            table["columns"] = [name for name in table["columns"] if name not in since]
+            rows = [{name: row[name] for name in row if name not in since} for row in lines_of(good, table["name"])]
+            older[f"catalog/{table['name']}.jsonl"] = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
     old = rewritten(
         good,
         tmp_path / "old.zip",
-        {f"catalog/{name}.jsonl": None for name in new}
-        | {"catalog/turns.jsonl": "".join(f"{json.dumps(row)}\n" for row in turns).encode()},
+        older,
         manifest={"schema": "0008", "tables": [table for table in tables if table["name"] not in new]},
     )
     restored(old, tmp_path / "new")

@@ -1,4 +1,4 @@
-"""Conversations, texts of a project, the query log, artifacts and access keys, on SQLite and on Postgres."""
+"""Conversations, texts of a project, the query log, artifacts, lessons and access keys, on SQLite and on Postgres."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ragforge.ports import Catalog
 from ragforge.testing.contracts.artifacts import ArtifactsContract
 from ragforge.testing.contracts.conversations import ConversationsContract
 from ragforge.testing.contracts.keys import AccessKeysContract
+from ragforge.testing.contracts.lessons import LessonsContract
 from ragforge.testing.contracts.querylog import QueryLogContract
 from ragforge.testing.contracts.texts import ProjectTextsContract
 from ragforge.testing.postgres import TemporaryPostgres
@@ -54,6 +55,10 @@ class TestQueryLog(OnBoth, QueryLogContract):
 
 
 class TestArtifacts(OnBoth, ArtifactsContract):
+    pass
+
+
+class TestLessons(OnBoth, LessonsContract):
     pass
 
 

@@ -43,7 +43,7 @@ from ragforge.domain.lessons import (
     solution_text,
 )
 from ragforge.domain.lessons import Words as PatternWords
-from ragforge.domain.library import Progress
+from ragforge.domain.library import Finding, Progress
 from ragforge.domain.retrieval import Degraded, QueryWords
 from ragforge.domain.tokens import Passage, estimated_tokens
 from ragforge.errors import RagforgeError, StoreError, UserError
@@ -481,6 +481,16 @@ class Learn:
         if not self._catalog.flush():
             pending = (*pending, "catalog.db-wal: another process reads the catalog")
         return pending
+
+    def check(self, repair: bool) -> Iterator[Finding]:
+        """The indexes of lessons against the catalog, where there are any."""
+        with self._catalog.read() as c:
+            if not c.lessons.seq(self._system):
+                return
+        try:
+            yield from self._index.check(self._embedder().card.fingerprint, repair=repair)
+        except RagforgeError as problem:
+            yield Finding("lessons: indexes", False, problem.message, problem.hint)
 
 
 def told_in_context(basics: str, found: FoundLessons, budget: int) -> LessonContext:

@@ -10,7 +10,7 @@ from itertools import count
 
 import numpy as np
 
-from ragforge.domain.access import Scope
+from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.documents import Leaf, Locator, Parsed, ParseFailure, Reason, Section, Split, lead
 from ragforge.domain.library import (
     Change,
@@ -36,6 +36,11 @@ BROKEN = ParseFailure(Reason.CORRUPT, "the file is damaged", "open it and save i
 CRASHED = ParseFailure(Reason.CRASHED, "the parser ended", "try again")
 
 _blobs = count(1)
+
+
+def scope_of(*projects: str, clearance: Clearance = Clearance.RESTRICTED) -> Scope:
+    """A caller who reaches these projects only."""
+    return replace(owner(), principal="guest", owner="guest", projects=frozenset(projects), clearance=clearance)
 
 
 class ManualClock:

@@ -526,7 +526,7 @@ knowledge_facets = Table(
     Column("agent_type", Text, nullable=False),
     Column("task_type", Text, nullable=False),
     Column("technology", Text, nullable=False),
-    UniqueConstraint("project", "entry_type", "agent_type", "task_type", "technology"),
+    UniqueConstraint("project", "entry_type", "agent_type", "task_type", "technology", name="uq_knowledge_facets"),
 )
 
 knowledge_patterns = Table(

@@ -18,6 +18,7 @@ from ragforge.domain.cursor import Cursor
 from ragforge.domain.documents import Mark, Parsed, Reason, Split, TextKind, chunk_id, version_id
 from ragforge.domain.evaluation import Run
 from ragforge.domain.generation import Usage
+from ragforge.domain.lessons import LessonFilters, PatternState, Words
 from ragforge.domain.library import (
     UPLOAD,
     Change,
@@ -50,13 +51,16 @@ from ragforge.ports import (
     Embeddings,
     Evaluations,
     Jobs,
+    Lessons,
     Passages,
+    Patterns,
     Projects,
     ProjectTexts,
     QueryLog,
     Unit,
 )
 from ragforge.testing import records
+from ragforge.testing.contracts import lessons
 from ragforge.testing.contracts.shelves import ShelfContract
 from ragforge.testing.shelf import (
     BROKEN,
@@ -67,6 +71,7 @@ from ragforge.testing.shelf import (
     Shelf,
     file,
     hash_of,
+    scope_of,
     split_into,
     vectors,
 )
@@ -92,11 +97,6 @@ def texts(count: int) -> list[str]:
     return [
         f"Document number {number} tells of shelf {number * 7} in the cellar of the library." for number in range(count)
     ]
-
-
-def scope_of(*projects: str, clearance: Clearance = Clearance.RESTRICTED) -> Scope:
-    """A caller who reaches these projects only."""
-    return replace(owner(), principal="guest", owner="guest", projects=frozenset(projects), clearance=clearance)
 
 
 class CatalogContract(ShelfContract):
@@ -1208,6 +1208,28 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.artifacts.all(s, p),
             lambda u, s, p: u.artifacts.remove(s, p, "a"),
             lambda u, s, p: u.artifacts.forget_document(s, p, document),
+            lambda u, s, p: u.lessons.capture(s, p, lessons.BACKEND, lessons.TOLD, verified=True),
+            lambda u, s, p: u.lessons.get(s, p, "l"),
+            lambda u, s, p: u.lessons.staged(s, p),
+            lambda u, s, p: u.lessons.change(s, p, "l", verified=True),
+            lambda u, s, p: u.lessons.remove(s, p, ["l"]),
+            lambda u, s, p: u.lessons.pending(s, p, CARD.fingerprint, 1),
+            lambda u, s, p: u.lessons.put_vectors(s, p, CARD, []),
+            lambda u, s, p: u.lessons.take_up(s, p, 1, ""),
+            lambda u, s, p: u.lessons.share(s, p, True),
+            lambda u, s, p: u.lessons.facet(s, p, lessons.BACKEND),
+            lambda u, s, p: u.lessons.findable(s, p, LessonFilters()),
+            lambda u, s, p: u.patterns.all(s, p),
+            lambda u, s, p: u.patterns.count(s, p),
+            lambda u, s, p: u.patterns.get(s, p, "p"),
+            lambda u, s, p: u.patterns.seen_from(s, p, ["p"]),
+            lambda u, s, p: u.patterns.lessons(s, p, "p"),
+            lambda u, s, p: u.patterns.outcomes(s, p, "p"),
+            lambda u, s, p: u.patterns.judge(s, p, "p", PatternState.REJECTED, approved=False),
+            lambda u, s, p: u.patterns.edit(s, p, "p", Words("a", "b", "c"), 1),
+            lambda u, s, p: u.patterns.merge(s, p, "p", ["q"]),
+            lambda u, s, p: u.patterns.split(s, p, "p", ["l"]),
+            lambda u, s, p: u.patterns.record(s, p, "p", success=True, note=""),
         ]
 
     def test_every_function_that_takes_a_project_is_tried(self) -> None:
@@ -1225,6 +1247,8 @@ class CatalogContract(ShelfContract):
             "texts": ProjectTexts,
             "log": QueryLog,
             "artifacts": Artifacts,
+            "lessons": Lessons,
+            "patterns": Patterns,
         }
         for part, port in parts.items():
             for name, function in vars(port).items():

@@ -48,7 +48,7 @@ def upgrade() -> None:
             "agent_type",
             "task_type",
             "technology",
-            name="uq_knowledge_facets_project_entry_type_agent_type_task_type_technology",
+            name="uq_knowledge_facets",
         ),
     )
     op.create_table(
