@@ -60,8 +60,10 @@ _BATCH = 64
 """Lessons embedded and committed together."""
 _NEIGHBOURS = 16
 """Captures that a new one is compared with."""
-_NEAR = 40
+_NEAR = 12
 """Captures that a query looks at, by meaning and by words each."""
+_WEIGHED = 8
+"""Patterns whose record is looked at: of all that fit, those that fit best."""
 _BEHIND = 2_000
 """Newer captures that a query looks at where the indexes have not followed yet."""
 _PRUNED = 5_000
@@ -245,8 +247,6 @@ class Learn:
         if not text.strip():
             raise UserError(f"there is no {kind} to ask about", hint=f"describe the {kind} in a sentence")
         text, timings, began = text[:_LONGEST_QUESTION], {}, time.perf_counter()
-        with self._catalog.read() as c:
-            c.lessons.findable(scope, project, LessonFilters())  # a project out of reach is told before anything else
         embedder = self._embedder()
         vector = embedder.embed_query(text, Cancel())
         timings["embed"] = (time.perf_counter() - began) * 1_000
@@ -259,9 +259,10 @@ class Learn:
             scored = self._scored(rows, vector, lexical, curve)
             timings["search"] = (time.perf_counter() - began) * 1_000
             began = time.perf_counter()
-            fitting = {id: each for id, each in scored.items() if each[0] >= bar}
+            best = sorted(scored, key=lambda id: (-scored[id][0], id))
+            fitting = {id: scored[id] for id in best[:_WEIGHED] if scored[id][0] >= bar}
             patterns = {each.id: each for each in c.patterns.seen_from(scope, project, fitting)}
-            unembedded = c.lessons.staged(scope, project, 1)
+            unembedded = () if patterns else c.lessons.staged(scope, project, 1)
         found = [_found(patterns[id], *fitting[id][:2]) for id in fitting if id in patterns]
         found, decisions = self._grouped(found, {id: each[2] for id, each in fitting.items()}, curves)
         near_enough = sorted(found, key=lambda each: (-each.similarity, each.pattern.id))
@@ -272,7 +273,9 @@ class Learn:
             for each in near_enough
         ]
         decisions += [
-            LessonDecision(id, False, f"below {bar:g}", each[0]) for id, each in scored.items() if each[0] < bar
+            LessonDecision(id, False, f"below {bar:g}" if scored[id][0] < bar else "others fit better", scored[id][0])
+            for id in best
+            if id not in fitting
         ]
         timings["rank"] = (time.perf_counter() - began) * 1_000
         return FoundLessons(
@@ -451,6 +454,10 @@ class Learn:
     def prune(self, cancel: Cancel, *, asked: bool = False, trusted: bool = False) -> PruneReport:
         """Remove what was embedded a year ago or earlier, at any size. Once a day, unless asked."""
         now = self._clock()
+        with self._catalog.read() as c:
+            known = c.lessons.clock(self._system)
+        if not asked and not trusted and known is not None and abs(now - known.seen_at) < retention.LOOK:
+            return PruneReport()  # whoever only looks keeps nobody from writing
         with self._catalog.write() as c:
             known = c.lessons.clock(self._system)
             judged = retention.judge(now, known, trusted=trusted, asked=asked)

@@ -91,8 +91,12 @@ def _texts(found: FoundPattern) -> tuple[str, str, str]:
 
 
 def _line(text: str) -> str:
-    """On one line, and no mark of the block in it."""
-    return _MARKS.sub("", " ".join(text.split()))
+    """On one line, and no mark of the block in it, also not one that appears when another is taken out."""
+    while True:
+        text = " ".join(text.split())
+        if not _MARKS.search(text):
+            return text
+        text = _MARKS.sub(" ", text)
 
 
 def _cut(text: str, length: int) -> str:

@@ -9,6 +9,8 @@ from ragforge.domain.lessons import RetentionClock
 
 YEAR = timedelta(days=365)
 DAY = timedelta(days=1)
+LOOK = timedelta(hours=1)
+"""How often the clock is looked at."""
 _BACK = timedelta(hours=1)
 """So far a clock may be set back: it was a little fast."""
 

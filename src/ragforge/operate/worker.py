@@ -45,6 +45,8 @@ class Duties:
     """Brings what is derived from these projects up to date."""
     begin: Callable[[], object]
     """Before the first job."""
+    housekeeping: Callable[[], object] = lambda: None
+    """Every minute or so: what is due once a day is known to it."""
 
 
 class Worker:
@@ -115,6 +117,7 @@ class Worker:
                     reaped = time.monotonic()
                     with self._catalog.write() as c:
                         c.jobs.reap(self._scope)
+                    self._duties.housekeeping()
                 if jobs := self._claim(kinds):
                     self._burst(kinds, jobs)
                     if trouble:

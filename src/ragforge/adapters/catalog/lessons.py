@@ -207,34 +207,32 @@ class SqlLessons:
 
     def findable(self, scope: Scope, project: str, filters: LessonFilters) -> list[int]:
         """The numbers of all facets that may be found from a project: its own, and those of projects that share."""
-        row = self._session.project(scope, project)
-        where = [(_f.project == row.ord) | t.projects.c.shares_lessons]
-        for column, wanted in (
-            (_f.agent_type, filters.agent_type),
-            (_f.task_type, filters.task_type),
-            (_f.technology, filters.technology),
-        ):
-            if wanted and wanted != ANY:
-                where.append(column.in_([wanted, ANY]))
+        statement, values = _FINDABLE, list[Any]([self._session.project_key(scope, project)])
+        wanted = [(name, getattr(filters, name)) for name in ("agent_type", "task_type", "technology")]
+        for name, value in wanted:
+            if value and value != ANY:
+                statement += f" AND f.{name} IN (?, '{ANY}')"
+                values.append(storable(value))
         if filters.entry_type is not None:
-            where.append(_f.entry_type == str(filters.entry_type))
-        found = sa.select(_f.ord).join(t.projects, t.projects.c.ord == _f.project).where(*where).order_by(_f.ord)
-        return list(self._session.execute(found).scalars())
+            statement += " AND f.entry_type = ?"
+            values.append(str(filters.entry_type))
+        return sorted(key for (key,) in self._session.quick(statement, tuple(values)))
 
     def indexed(self, scope: Scope, fingerprint: str, keys: Collection[int]) -> list[IndexedLesson]:
         """These captures, where they are embedded with this model."""
         _require_all(scope)
-        return [
-            _indexed(row)
-            for some in batches(sorted(keys))
-            for row in self._session.execute(_vectored(fingerprint).where(_s.ord.in_(some)))
-        ]
+        found: list[IndexedLesson] = []
+        for some in batches(sorted(keys)):
+            marks = ", ".join("?" * len(some))
+            rows = self._session.quick(_INDEXED.format(marks), (fingerprint, *some))
+            found += [_indexed(row) for row in rows]
+        return found
 
     def changed(self, scope: Scope, fingerprint: str, seq: int, after: int, limit: int) -> list[IndexedLesson]:
         """What changed since `seq`, in the order of the keys beyond `after`."""
         _require_all(scope)
-        found = _vectored(fingerprint).where(_s.seq > seq, _s.ord > after).order_by(_s.ord).limit(limit)
-        return [_indexed(row) for row in self._session.execute(found)]
+        rows = self._session.quick(_CHANGED, (fingerprint, seq, after, limit))
+        return [_indexed(row) for row in rows]
 
     def keys(self, scope: Scope, fingerprint: str) -> list[int]:
         """Every capture that an index should hold, ascending."""
@@ -250,14 +248,12 @@ class SqlLessons:
 
     def hidden(self, scope: Scope) -> list[int]:
         """Captures of patterns that were rejected, ascending: indexes hold them, so that new ones are known again."""
-        rejected = sa.select(_p.ord).where(_p.state == str(PatternState.REJECTED))
-        found = sa.select(_s.ord).where(_s.pattern.in_(rejected)).order_by(_s.ord)
-        return list(self._session.execute(found).scalars())
+        return sorted(key for (key,) in self._session.quick(_HIDDEN, (str(PatternState.REJECTED),)))
 
     def seq(self, scope: Scope) -> int:
         """How far what may be found has come."""
-        found = sa.select(t.counters.c.value).where(t.counters.c.name == _SEQ)
-        return int(self._session.execute(found).scalar() or 0)
+        rows = self._session.quick("SELECT value FROM counters WHERE name = ?", (_SEQ,))
+        return int(rows[0][0]) if rows else 0
 
     # -- retention
 
@@ -393,24 +389,27 @@ def _captured() -> sa.Select[Any]:
     )
 
 
-def _vectored(fingerprint: str) -> sa.Select[Any]:
-    """Captures that were taken up, with their vectors of this model."""
-    vectors = t.knowledge_vectors.c
-    return (
-        sa.select(
-            t.knowledge_staging,
-            t.projects.c.id.label("project_id"),
-            _p.id.label("pattern_id"),
-            _p.state,
-            vectors.problem.label("problem_vector"),
-            vectors.solution.label("solution_vector"),
-        )
-        .join(t.projects, t.projects.c.ord == _s.project)
-        .join(t.knowledge_patterns, _p.ord == _s.pattern)
-        .join(t.knowledge_vectors, vectors.lesson == _s.ord)
-        .join(t.embedders, t.embedders.c.ord == vectors.embedder)
-        .where(t.embedders.c.fingerprint == fingerprint, _s.embedded)
-    )
+# Every query of an orchestrator asks these: they are written out, as those of passages are.
+
+_FINDABLE = """
+SELECT f.ord FROM knowledge_facets f JOIN projects p ON p.ord = f.project WHERE (f.project = ? OR p.shares_lessons)"""
+
+_HIDDEN = """
+SELECT s.ord FROM knowledge_patterns p JOIN knowledge_staging s ON s.pattern = p.ord WHERE p.state = ?"""
+
+_COLUMNS = f"""
+SELECT s.ord, p.id, s.facet, s.seq, k.id, k.state, v.problem, v.solution,
+       s.entry_type, s.agent_type, s.task_type, s.technology, {", ".join(f"s.{name}" for name in TOLD)}
+FROM knowledge_staging s
+JOIN projects p ON p.ord = s.project
+JOIN knowledge_patterns k ON k.ord = s.pattern
+JOIN knowledge_vectors v ON v.lesson = s.ord
+    AND v.embedder = (SELECT e.ord FROM embedders e WHERE e.fingerprint = ?)
+"""  # noqa: S608 - names of columns
+
+_INDEXED = _COLUMNS + "WHERE s.ord IN ({}) ORDER BY s.ord"
+
+_CHANGED = _COLUMNS + "WHERE s.seq > ? AND s.ord > ? ORDER BY s.ord LIMIT ?"
 
 
 def _facets(row: Row[Any]) -> Facets:
@@ -418,7 +417,7 @@ def _facets(row: Row[Any]) -> Facets:
 
 
 def _told(row: Row[Any]) -> Told:
-    return Told(**{name: getattr(row, name) or "" for name in TOLD})
+    return Told(*(getattr(row, name) or "" for name in TOLD))
 
 
 def _lesson(row: Row[Any]) -> Lesson:
@@ -436,18 +435,19 @@ def _lesson(row: Row[Any]) -> Lesson:
     )
 
 
-def _indexed(row: Row[Any]) -> IndexedLesson:
+def _indexed(row: Sequence[Any]) -> IndexedLesson:
+    key, project, facet, seq, pattern, state, problem, solution, kind, agent, task_type, technology, *told = row
     return IndexedLesson(
-        key=row.ord,
-        project=row.project_id,
-        facet=row.facet,
-        facets=_facets(row),
-        told=_told(row),
-        pattern=row.pattern_id,
-        findable=row.state == str(PatternState.LIVE),
-        seq=row.seq,
-        problem=row.problem_vector,
-        solution=row.solution_vector,
+        key=key,
+        project=project,
+        facet=facet,
+        facets=Facets(EntryType(kind), agent, task_type or ANY, technology or ANY),
+        told=Told(*(text or "" for text in told)),
+        pattern=pattern,
+        findable=state == str(PatternState.LIVE),
+        seq=seq,
+        problem=problem,
+        solution=solution,
     )
 
 

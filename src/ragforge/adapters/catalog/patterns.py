@@ -55,12 +55,14 @@ class SqlPatterns:
 
     def seen_from(self, scope: Scope, project: str, patterns: Collection[str]) -> list[Pattern]:
         """Those of the patterns that are the project's, or of one that shares; none that was rejected."""
-        row = self._session.project(scope, project)
+        own = self._session.project_key(scope, project)
         rows: list[Row[Any]] = []
         for some in batches(sorted(set(patterns))):
-            rows += self._session.execute(
-                _patterns().where(_p.id.in_(some), _seen_from(row.ord), _p.state == str(PatternState.LIVE))
-            )
+            rows += [
+                row
+                for row in self._session.execute(_patterns().where(_p.id.in_(some)))
+                if (row.project == own or row.shares_lessons) and row.state == str(PatternState.LIVE)
+            ]
         return self._made(rows)
 
     def lessons(self, scope: Scope, project: str, pattern: str) -> list[Lesson]:
@@ -190,6 +192,7 @@ def _patterns() -> sa.Select[Any]:
         sa.select(
             t.knowledge_patterns,
             t.projects.c.id.label("project_id"),
+            t.projects.c.shares_lessons,
             *(_f[name] for name in ("entry_type", "agent_type", "task_type", "technology")),
         )
         .join(t.projects, t.projects.c.ord == _p.project)

@@ -158,6 +158,11 @@ class Session:
             raise NotFound(f"no project {project!r}", hint="ragforge project ls shows what there is")
         return row
 
+    def project_key(self, scope: Scope, project: str) -> int:
+        """The project's key, for what every question asks: without building a statement."""
+        rows = self.quick("SELECT ord FROM projects WHERE id = ?", (project,)) if scope.reaches(project) else ()
+        return int(rows[0][0]) if rows else int(self.project(scope, project).ord)
+
     def still_there(self, project: int, documents: Iterable[str]) -> set[str]:
         """Those of the ids that are a document's of this project, whoever may know of it."""
         found: set[str] = set()
