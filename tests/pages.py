@@ -84,3 +84,28 @@ def said(tab: AppTest) -> list[str]:
         for each in elements:
             told.append(str(getattr(each, "value", None) or getattr(each.proto, "body", "")))
     return told
+
+
+def _lessons() -> None:
+    """The page Lessons alone, with what callbacks have to say."""
+    from ragforge.interfaces.ui import lessons, projects, session
+    from ragforge.interfaces.ui.engine import engine
+
+    found = session.begin(engine(), engine().visitor(session.kept("key", "")))
+    assert found is not None
+    projects.toasts()
+    lessons.lessons(found)
+
+
+def desk(key: str = "", pattern: str = "") -> AppTest:
+    """A look at the page Lessons by whoever brings this key; with a pattern, that is opened."""
+    tab = AppTest.from_function(_lessons, default_timeout=30)
+    tab.session_state["rf_key"] = key
+    run(tab)
+    return click(tab, f"look-{pattern}") if pattern else tab
+
+
+def click(tab: AppTest, key: str) -> AppTest:
+    """The button with this key."""
+    tab.button(key=key).click()
+    return run(tab)

@@ -1,19 +1,22 @@
-"""Pictures of every page, light and dark, in docs/images/ui: python -m tools.make_screenshots [FOLDER]
+"""Pictures of every page, light and dark, in docs/images/ui: python -m tools.make_screenshots [--lessons] [FOLDER]
 
 They are taken of the sample documents in a real browser. The answers of a model are those of the scripted server that
-tests use; everything else is what anybody sees who does the same.
+tests use; everything else is what anybody sees who does the same. With --lessons, only those of the page Lessons.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from playwright.sync_api import Browser, expect
 
 from ragforge import Ragforge
+from ragforge.domain.lessons import EntryType
 from ragforge.settings import load
 from ragforge.testing.model_server import ModelServer
 from tests.browser.driving import Driver, chromium, ui
@@ -32,6 +35,7 @@ REPLY = (
 )
 
 
+_SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 _RENAMED = """
 (names) => {
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -65,20 +69,119 @@ def prepared(workspace: Path, model: ModelServer) -> None:
                 pass
         for _ in forge.making("blueprint", project="nordlicht-mobel", model="offline", title="Returns in 2027"):
             pass
+        learnt(forge, "nordlicht-mobel")
 
 
-def pictures(browser: Browser, address: str, folder: Path, scheme: str, workspace: Path) -> None:
-    page = browser.new_page(
-        viewport={"width": 1280, "height": 860}, color_scheme="dark" if scheme == "dark" else "light"
+def learnt(forge: Ragforge, project: str) -> None:
+    """What agents told while they worked on it."""
+    lessons = forge.lessons
+    for run in range(5):
+        lessons.capture_failure(
+            project=project,
+            agent_type="backend",
+            task_type="testing",
+            technology="postgres",
+            failure_description="The first request of the day times out",
+            error_message="TimeoutError: no connection within 30 s",
+            solution_steps="1. Open the pool when the service starts.\n2. Keep at least one connection in it.",
+            decision_criteria="Only the first request fails, and the database was idle before",
+            evidence=f"test_first_request passes, run {4_120 + run}",
+        )
+    for _ in range(3):
+        lessons.capture_rejection(
+            project=project,
+            gate_type="design",
+            task="Returns portal",
+            human_feedback="Nobody can tell what happens to a return after it was sent",
+            revision_approach="Show the five states of a return on one line, and mail the customer at each of them",
+        )
+    lessons.capture_approval(
+        project=project,
+        gate_type="release",
+        task="Price import",
+        approved_approach="Import into a second table, compare 100 prices by hand, then swap the tables",
+        evidence="Approved by the head of sales at the first attempt",
     )
-    driver = Driver(page, address)
+    lessons.checkpoint(project=project)
+    by_kind = {each.facets.entry_type: each for each in lessons.patterns(project=project)}
+    solved = by_kind[EntryType.FAILURE]
+    lessons.capture_failure(
+        project=project,
+        agent_type="backend",
+        technology="redis",
+        failure_description="The first orders after a night without any wait for half a minute",
+        solution_steps="Ping the cache every minute, so that the firewall keeps its connections open",
+        evidence="No slow order in the seven nights since",
+    )
+    lessons.checkpoint(project=project)
+    lessons.record_outcome(solved.id, True, project=project, note="Solved it for the invoice service, too")
+    lessons.record_outcome(solved.id, False, project=project, note="Here it was the proxy that closed the connection")
+    lessons.approve(by_kind[EntryType.REJECTION].id, project=project)
+    lessons.capture_failure(
+        project=project,
+        agent_type="frontend",
+        technology="react",
+        failure_description="The list of returns jumps while it is loaded",
+        error_message="Warning: Each child in a list should have a unique key",
+        solution_steps="Use the number of the return as the key, not its place in the list",
+        verified=False,
+    )
 
-    def take(name: str) -> None:
+
+@dataclass(frozen=True)
+class Taking:
+    """Pictures of one scheme."""
+
+    browser: Browser
+    address: str
+    folder: Path
+    scheme: Literal["light", "dark"]
+    workspace: Path
+
+    def at(self, width: int, height: int) -> Driver:
+        page = self.browser.new_page(viewport={"width": width, "height": height}, color_scheme=self.scheme)
+        return Driver(page, self.address)
+
+    def take(self, driver: Driver, name: str) -> None:
         driver.settle()
-        page.wait_for_timeout(700)
-        page.evaluate(_RENAMED, [[str(workspace), "/home/you/ragforge"], [str(ROOT), "/home/you/src"]])
-        page.screenshot(path=folder / f"{name}-{scheme}.png", animations="disabled")
+        driver.page.wait_for_timeout(700)
+        driver.page.evaluate(_RENAMED, [[str(self.workspace), "/home/you/ragforge"], [str(ROOT), "/home/you/src"]])
+        driver.page.screenshot(path=self.folder / f"{name}-{self.scheme}.png", animations="disabled")
 
+
+def of_lessons(taking: Taking) -> None:
+    """The desk, one pattern opened, what an agent is told; and the desk on a phone."""
+    driver = taking.at(1280, 860)
+    page = driver.page
+    driver.open("/lessons")
+    expect(page.get_by_role("button", name="Checkpoint now")).to_be_visible()
+    taking.take(driver, "lessons")
+    page.get_by_text("Try it: what would an agent be told?").click()
+    page.get_by_label("A task that is about to begin").fill("The first request times out after the service starts")
+    page.get_by_role("button", name="Show it").click()
+    expect(page.get_by_text("The agent reads this")).to_be_visible()
+    driver.settle()
+    page.get_by_text("Try it: what would an agent be told?").evaluate("each => each.scrollIntoView()")
+    page.mouse.move(340, 500)
+    page.mouse.wheel(0, -80)
+    taking.take(driver, "lessons-tried")
+    page.locator("[class*=st-key-pattern-]").filter(has_text="The first request").get_by_role(
+        "button", name="Open"
+    ).click()
+    expect(page.get_by_text("Evidence", exact=True)).to_be_visible()
+    page.mouse.wheel(0, -5_000)
+    taking.take(driver, "lesson")
+    page.close()
+    small = taking.at(390, 844)
+    small.open("/lessons")
+    expect(small.page.get_by_role("button", name="Checkpoint now")).to_be_visible()
+    taking.take(small, "lessons-phone")
+    small.page.close()
+
+
+def pictures(taking: Taking) -> None:
+    driver = taking.at(1280, 860)
+    page, take = driver.page, partial(taking.take, driver)
     driver.open()
     take("welcome")
     driver.ask("How long can I return a chair?")
@@ -104,29 +207,29 @@ def pictures(browser: Browser, address: str, folder: Path, scheme: str, workspac
     for name in ("Documents", "Evaluation", "Status"):
         driver.to(name)
         take(name.lower())
-    phone = browser.new_page(
-        viewport={"width": 390, "height": 844}, color_scheme="dark" if scheme == "dark" else "light"
-    )
-    small = Driver(phone, page.url.replace("/status", "/"))
-    phone.goto(f"{address}/?{page.url.partition('?')[2]}")
+    small = taking.at(390, 844)
+    phone = small.page
+    phone.goto(f"{taking.address}/?{page.url.partition('?')[2]}")
     expect(phone.get_by_test_id("stApp")).to_be_visible()
     expect(phone.locator(".source").last).to_be_visible()
-    small.settle()
-    phone.wait_for_timeout(700)
-    phone.screenshot(path=folder / f"phone-{scheme}.png", animations="disabled")
+    taking.take(small, "phone")
     phone.close()
     page.close()
 
 
 def main() -> None:
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "images" / "ui"
+    given = [each for each in sys.argv[1:] if each != "--lessons"]
+    folder = Path(given[0]) if given else ROOT / "docs" / "images" / "ui"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary, ModelServer(reply=REPLY) as model:
         workspace = Path(temporary) / "workspace"
         prepared(workspace, model)
         with ui(workspace) as serving, chromium() as browser:
-            for scheme in ("light", "dark"):
-                pictures(browser, serving.address, folder, scheme, workspace)
+            for scheme in _SCHEMES:
+                taking = Taking(browser, serving.address, folder, scheme, workspace)
+                if "--lessons" not in sys.argv:
+                    pictures(taking)
+                of_lessons(taking)
 
 
 if __name__ == "__main__":

@@ -1314,7 +1314,8 @@ class Ragforge:
         """Does what is asked for with `upload` and `enqueue`, in threads of its own, between `start` and `stop`."""
         from ragforge.work import KINDS
 
-        duties = Duties(self.perform, self._alike, self._working, self._upkeep, self.inbox)
+        keep_house = partial(self._flows.learn.prune, Cancel())
+        duties = Duties(self.perform, self._alike, self._working, self._upkeep, self.inbox, keep_house)
         kinds: list[tuple[str, ...]] = [(UPLOAD,)] * (threads or self.settings.server.uploads)
         kinds.append(tuple(kind for kind in KINDS if kind != UPLOAD))  # files do not wait for what may take an hour
         return Worker(self._parts.catalog, access.owner(), duties, self._flows.bell, kinds)

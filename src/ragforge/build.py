@@ -405,7 +405,7 @@ class Parts:
         }
 
     def close(self) -> None:
-        for both in self._indexes.values():
+        for both in (*self._indexes.values(), *self._lesson_indexes.values()):
             both.keywords.close()
             both.vectors.close()
         for part in ("inbox", "parsers", "catalog"):

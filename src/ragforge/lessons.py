@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
+from hashlib import sha256
 from typing import Any
 
 from ragforge.domain.access import Scope
@@ -76,7 +78,8 @@ class Lessons:
     ) -> Lesson:
         """Tell a lesson of any kind; the other three are this with names for what each takes.
 
-        One that nobody verified waits until a person approves it. The same `key` again tells it once.
+        One that nobody verified waits until a person approves it; so does whatever an agent tells, whatever it says
+        of it. The same `key` again tells it once.
         """
         if unknown := sorted(set(told) - set(TOLD)):
             raise UserError(f"a lesson has no {unknown[0]}", hint=f"it takes some of {', '.join(TOLD)}")
@@ -187,6 +190,15 @@ class Lessons:
         with self._catalog.read() as c:
             return c.lessons.get(self._scope, self._known(c, project).id, id)
 
+    def one(self, id: str, *, project: str = "default") -> Pattern | Lesson:
+        """Whichever has this id: a pattern, or a lesson."""
+        with self._catalog.read() as c:
+            known = self._known(c, project).id
+            try:
+                return c.lessons.get(self._scope, known, id)
+            except NotFound:
+                return c.patterns.get(self._scope, known, id)
+
     # -- checkpoints
 
     def checkpoint(
@@ -267,12 +279,14 @@ class Lessons:
     # -- the review desk
 
     def patterns(
-        self, *, project: str = "default", state: str = "", limit: int | None = None, after: int = 0
+        self, *, project: str = "default", state: str = "", limit: int | None = None, after: str = ""
     ) -> list[Pattern]:
-        """All of a project, newest first."""
+        """All of a project, newest first; or those after the one with this id."""
+        wanted = _state(state)
         with self._catalog.read() as c:
             known = self._known(c, project).id
-            return c.patterns.all(self._scope, known, PatternState(state) if state else None, limit, after)
+            number = c.patterns.get(self._scope, known, after).key if after else 0
+            return c.patterns.all(self._scope, known, wanted, limit, number)
 
     def pattern(self, id: str, *, project: str = "default") -> PatternDetails:
         """A pattern with its captures, its outcomes, and other solutions of the same problem."""
@@ -393,18 +407,28 @@ class Lessons:
                 yield _exported(lesson, None)
 
     def importing(self, records: Iterable[Mapping[str, Any]], *, project: str = "default") -> Iterator[Lesson]:
-        """Stage lessons that `exported` wrote. One that is here already is not told twice."""
+        """Stage lessons that `exported` wrote, or others. What is here already, or came before, is not told twice."""
         for number, record in enumerate(records, 1):
             try:
                 told = {name: str(record[name]) for name in TOLD if record.get(name)}
                 names = {name: str(record.get(name) or "") for name in ("agent_type", "task_type", "technology")}
                 kind, verified = str(record["entry_type"]), bool(record.get("verified", False))
+                id = str(record.get("id") or "")
             except (KeyError, TypeError, AttributeError):
                 raise UserError(
                     f"record {number} is no lesson", hint="each line is an object with entry_type and its fields"
                 ) from None
-            key = f"import:{record.get('id') or number}"
-            yield self.capture(kind, project=project, verified=verified, key=key, **names, **told)
+            if id and self._has(id, project):
+                continue
+            digest = sha256(json.dumps([kind, names, told], sort_keys=True).encode()).hexdigest()[:32]
+            yield self.capture(kind, project=project, verified=verified, key=f"import:{digest}", **names, **told)
+
+    def _has(self, id: str, project: str) -> bool:
+        try:
+            self.lesson(id, project=project)
+        except NotFound:
+            return False
+        return True
 
 
 def _exported(lesson: Lesson, pattern: Pattern | None) -> dict[str, Any]:
@@ -428,7 +452,14 @@ def _kind(kind: str) -> CheckpointKind:
         raise UserError(f"no checkpoint {kind!r}", hint=f"one of {', '.join(CheckpointKind)}") from None
 
 
+def _state(state: str) -> PatternState | None:
+    try:
+        return PatternState(state) if state else None
+    except ValueError:
+        raise UserError(f"no pattern is {state!r}", hint=f"one of {', '.join(PatternState)}") from None
+
+
 def _limit(limit: int, most: int) -> int:
     if not 1 <= limit <= most:
-        raise UserError(f"{limit} patterns cannot be asked for", hint=f"1 to {most}")
+        raise UserError(f"{limit} patterns cannot be asked for", hint=f"ask for 1 to {most}")
     return limit

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import unicodedata
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ragforge.build import Parts, indexed_terms, utc_now
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from ragforge.flows.remove import Remove
     from ragforge.flows.search import Search
     from ragforge.flows.sync import Sync
+
+
+_LEXICA = 4_096
+"""Lessons whose words are remembered: those that are told often."""
 
 
 class Flows:
@@ -159,14 +165,13 @@ class Flows:
 
     @once
     def learn(self) -> Learn:
-        import os
-
         from ragforge.flows.lesson_index import LessonIndex
         from ragforge.flows.lessons import Learn, Words
         from ragforge.learn.match import Lexical
         from ragforge.operate.logs import Redactor, known_secrets
         from ragforge.retrieve.words import index_terms, query_words
 
+        @lru_cache(_LEXICA)
         def lexicon(text: str) -> Lexical:
             words = query_words(text)
             return Lexical(frozenset(group[0] for group in words.groups), frozenset(words.codes))

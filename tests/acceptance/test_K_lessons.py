@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from ragforge import Ragforge
 from ragforge.domain.lessons import CheckpointKind, EntryType, FoundLessons, Label, Lesson, Quality, Words
 from ragforge.errors import Conflict, NotFound, UserError
+from ragforge.operate.access import owner
 from ragforge.settings import load
 from ragforge.testing.shelf import scope_of
 from tests.forge import faults, places_of
@@ -106,7 +108,7 @@ def test_K1_every_field_is_kept_and_the_quality_is_that_of_its_kind(forge: Ragfo
     ],
 )
 def test_K1_what_is_not_whole_is_refused_with_the_next_step(forge: Ragforge, given: dict[str, str], told: str) -> None:
-    whole = {"agent_type": "backend", "failure_description": "it failed", "solution_steps": "it was mended"}
+    whole: dict[str, Any] = {"agent_type": "backend", "failure_description": "failed", "solution_steps": "mended"}
     with pytest.raises(UserError, match=told) as refused:
         forge.lessons.capture_failure(project="one", **whole | given)
     assert refused.value.hint
@@ -114,11 +116,12 @@ def test_K1_what_is_not_whole_is_refused_with_the_next_step(forge: Ragforge, giv
 
 
 def test_K1_a_lesson_has_only_the_fields_of_its_kind(forge: Ragforge) -> None:
-    for kind, given in (
+    wrong: tuple[tuple[str, dict[str, Any]], ...] = (
         ("gate_approval", {"gate_type": "g", "approved_approach": "a", "error_message": "e"}),
         ("failure_solution", {"failure_description": "f", "solution_steps": "s", "nonsense": "n"}),
         ("gossip", {"failure_description": "f"}),
-    ):
+    )
+    for kind, given in wrong:
         with pytest.raises(UserError):
             forge.lessons.capture(kind, project="one", agent_type="backend", **given)
 
@@ -129,7 +132,7 @@ def test_K1_what_was_read_in_a_block_is_not_learnt_again(forge: Ragforge) -> Non
     assert block
     for echo in (block, block.lower(), "\n".join(block.splitlines()[4:8]), f"as told: {block.splitlines()[0]}"):
         for field in ("failure_description", "solution_steps", "error_message", "decision_criteria", "task"):
-            whole = {"failure_description": "f", "solution_steps": "s"}
+            whole: dict[str, Any] = {"failure_description": "f", "solution_steps": "s"}
             with pytest.raises(UserError, match="historical knowledge"):
                 forge.lessons.capture("failure_solution", project="one", agent_type="backend", **whole | {field: echo})
     with pytest.raises(UserError, match="historical knowledge"):
@@ -396,7 +399,6 @@ def stored(forge: Ragforge, number: int, word: str) -> None:
     import numpy as np
 
     from ragforge.domain.lessons import Facets, Told
-    from ragforge.operate.access import owner
 
     card = forge._parts.lessons_embedder().card
     made = np.random.default_rng(number).standard_normal((number, card.dimension or 64)).astype(np.float32)
@@ -502,6 +504,7 @@ def test_K9_lessons_move_by_export_and_import(forge: Ragforge) -> None:
     assert len(list(forge.lessons.importing(records, project="two"))) == 4
     list(forge.lessons.importing(records, project="two"))
     assert len(forge.lessons.staged(project="two")) == 4, "once"
+    assert list(forge.lessons.importing(records, project="one")) == [], "they are here"
     forge.lessons.checkpoint(project="two")
     assert [each.record.successes for each in forge.lessons.patterns(project="two")] == [3]
     with pytest.raises(UserError, match="record 1"):
@@ -519,3 +522,30 @@ def test_a_lost_index_is_built_anew_and_queries_go_on(forge: Ragforge) -> None:
         assert [each.record.successes for each in found.patterns] == [3]
         assert [each.part for each in found.degraded] == ["lessons"]
         assert asked(again, "one").degraded == (), "it was built meanwhile"
+
+
+def test_K8_a_worker_keeps_house(forge: Ragforge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without anybody asking; a server or a worker that runs does it within minutes of its day."""
+    learnt(forge, 1)
+    now = datetime.now(UTC)
+    monkeypatch.setattr("ragforge.operate.worker._REAP_SECONDS", 0.01)
+    for days in (366, 368):
+        monkeypatch.setattr(forge._flows.learn, "_clock", lambda days=days: now + timedelta(days=days))
+        left = bool(forge.lessons.patterns(project="one"))
+        worker = forge.worker()
+        worker.start()
+        try:
+            deadline = time.monotonic() + 20
+            while (seen := clock_of(forge)) < now + timedelta(days=days) or (days == 368 and left):
+                assert time.monotonic() < deadline, seen
+                time.sleep(0.02)
+                left = bool(forge.lessons.patterns(project="one"))
+        finally:
+            worker.stop()
+        assert left is (days < 368), "the clock jumped by a year, and is believed a day later"
+
+
+def clock_of(forge: Ragforge) -> datetime:
+    with forge._parts.catalog.read() as c:
+        clock = c.lessons.clock(owner())
+    return clock.seen_at if clock else datetime(2000, 1, 1, tzinfo=UTC)

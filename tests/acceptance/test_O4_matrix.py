@@ -70,6 +70,10 @@ class Example:
 
 
 QUESTION = {"question": "Where was the badger seen?"}
+APPROVAL = {"entry_type": "gate_approval", "gate_type": "release", "approved_approach": "Ask the badger first."}
+WORDS = {"problem": "It digs.", "solution": "Let it.", "when_to_try": "In spring."}
+LESSONS = "/v1/projects/{project}/lessons"
+STAGED, PATTERN = f"{LESSONS}/staged/{{lesson}}", f"{LESSONS}/patterns/{{pattern}}"
 NAMING = {"files": ["{named}"]}
 EXAMPLES: dict[Row, Example] = {
     ("GET", "/"): Example(307),
@@ -136,6 +140,27 @@ EXAMPLES: dict[Row, Example] = {
     ("POST", "/v1/projects/{project}/evaluations"): Example(202, {"questions": "{name}"}),
     ("GET", "/v1/projects/{project}/evaluations/{run}"): Example(),
     ("GET", "/v1/projects/{project}/evaluations/{before}/compare/{after}"): Example(),
+    ("POST", LESSONS): Example(201, APPROVAL),
+    ("GET", f"{LESSONS}/staged"): Example(),
+    ("GET", STAGED): Example(),
+    ("PATCH", STAGED): Example(200, {"evidence": "It was seen."}),
+    ("DELETE", STAGED): Example(),
+    ("POST", f"{STAGED}/approve"): Example(),
+    ("POST", f"{LESSONS}/checkpoints"): Example(202, {"kind": "phase"}),
+    ("POST", f"{LESSONS}/query"): Example(200, {"task": "Ask the badger."}),
+    ("POST", f"{LESSONS}/context"): Example(200, {"task": "Ask the badger."}),
+    ("GET", f"{LESSONS}/patterns"): Example(),
+    ("GET", PATTERN): Example(),
+    ("PATCH", PATTERN): Example(200, WORDS | {"version": 1}),
+    ("DELETE", PATTERN): Example(),
+    ("POST", f"{PATTERN}/outcomes"): Example(201, {"success": True}),
+    ("POST", f"{PATTERN}/approve"): Example(),
+    ("POST", f"{PATTERN}/reject"): Example(),
+    ("POST", f"{PATTERN}/merge"): Example(200, {"others": ["{pattern}"]}),
+    ("POST", f"{PATTERN}/split"): Example(201, {"lessons": ["{captured}"]}),
+    ("GET", f"{LESSONS}/calibration"): Example(),
+    ("GET", f"{LESSONS}/export"): Example(),
+    ("POST", f"{LESSONS}/import"): Example(200, {"records": [APPROVAL]}),
     ("GET", "/v1/jobs"): Example(),
     ("GET", "/v1/jobs/{job}"): Example(),
     ("DELETE", "/v1/jobs/{job}"): Example(),
@@ -153,14 +178,18 @@ EXAMPLES: dict[Row, Example] = {
     (MCP, "explain"): Example(body=QUESTION | {"project": "{project}"}),
     (MCP, "list_projects"): Example(body={}),
     (MCP, "list_files"): Example(body={"project": "{project}"}),
+    (MCP, "lessons_capture"): Example(body=APPROVAL | {"project": "{project}"}),
+    (MCP, "lessons_query"): Example(body={"task": "Ask the badger.", "project": "{project}"}),
+    (MCP, "record_outcome"): Example(body={"pattern": "{pattern}", "success": False, "project": "{project}"}),
 }
 ROWS: tuple[Row, ...] = (*POLICY, (SSE, ASK), *((MCP, tool) for tool in TOOLS))
-THINGS = ("file", "conversation", "turn", "artifact", "entry", "name", "run", "job", "stream")
+THINGS = ("file", "conversation", "turn", "artifact", "entry", "name", "run", "lesson", "pattern", "job", "stream")
 """What belongs to somebody or somewhere; beside projects and the models that stand for them."""
-SHARED = ("file", "artifact", "name", "run")
+SHARED = ("file", "artifact", "name", "run", "lesson", "pattern")
 """Everybody's who reaches the project."""
-NEVER_ABOVE = ("name", "run")
-"""A set of questions and its runs are shown to all who reach the project; what they tell is cut for each."""
+NEVER_ABOVE = ("name", "run", "lesson", "pattern")
+"""A set of questions and its runs are shown to all who reach the project; what they tell is cut for each. Lessons come
+from no file."""
 
 
 def action_of(row: Row) -> Action | None:
@@ -320,6 +349,23 @@ class Yard:
         assert isinstance(run, Run)
         return run.id
 
+    def _lesson(self, whose: str) -> str:
+        """One that no checkpoint takes up."""
+        forge, _, project = self.where(whose)
+        names = {"agent_type": "backend", "technology": uuid4().hex}
+        told = {"failure_description": "The badger digs.", "solution_steps": "Let it."}
+        return forge.lessons.capture("failure_solution", project=project, verified=False, **names, **told).id
+
+    def _pattern(self, whose: str) -> str:
+        """One of two captures."""
+        forge, _, project = self.where(whose)
+        lessons = [self._lesson(whose) for _ in range(2)]
+        for lesson in lessons:
+            forge.lessons.approve(lesson, project=project)
+        forge.lessons.checkpoint(project=project)
+        first, second = (forge.lessons.lesson(each, project=project).pattern for each in lessons)
+        return forge.lessons.merge(first, [second], project=project).id
+
     def _job(self, whose: str) -> str:
         """One that ended, of a kind that no worker takes."""
         forge, scope, project = self.where(whose)
@@ -343,6 +389,8 @@ class Yard:
             "conversation": lambda id: forge.remove_conversation(id, project="p"),
             "turn": lambda id: forge.remove_turn(id, project="p"),
             "artifact": lambda id: forge.remove_artifacts([id], project="p"),
+            "lesson": lambda id: forge.lessons.remove([id], project="p"),
+            "pattern": lambda id: forge.lessons.remove([id], project="p"),
             "entry": lambda id: forge.prune_log(LONG_AGO + timedelta(days=1), project="p"),
         }
         if thing not in removing:
@@ -377,10 +425,14 @@ class Yard:
             project = {"deleted": "gone", "missing": "nowhere"}.get(case, project)
         named = {"project": project, "model": f"ragforge/{project}", "kind": "hard-rules", "agent": "architect"}
         for thing in things:
-            fresh = (case, row[0]) == ("own", "DELETE") and who not in STRANGERS
+            changes = row[0] == "DELETE" or row[1].endswith(("/approve", "/split"))
+            fresh = changes and case == "own" and who not in STRANGERS
             named[thing] = self.of(thing, case, who, fresh=fresh)
         if "{before}" in wanted:
             named["before"] = named["after"] = self.of("run", case, who)
+        if "{captured}" in wanted:
+            found = self.forge.lessons.pattern(named["pattern"], project="p") if case == "own" else None
+            named["captured"] = found.lessons[0].id if found else "0" * 16
         if "{fetched}" in wanted:
             named["fetched"] = f"{project}/{self.of('file', case, who)}"
         return named | {"named": "0" * 16 if case == "unknown" else self.made["file", "above"]}
@@ -436,7 +488,7 @@ def _status_of(told: str) -> int:
         return 500
     if " may not " in told:
         return 403
-    return 404 if re.match(r"no (project|file) '", told) else 422
+    return 404 if re.match(r"no (project|file|pattern) '", told) else 422
 
 
 def _filled(value: Any, names: dict[str, str]) -> Any:
@@ -453,7 +505,7 @@ def _filled(value: Any, names: dict[str, str]) -> Any:
 def yard(memory_folder: Path | None) -> Iterator[Yard]:
     with (
         tempfile.TemporaryDirectory(dir=memory_folder) as folder,
-        open_forge(Path(folder) / "workspace") as forge,
+        open_forge(Path(folder) / "workspace", learn__embedder="wordllama") as forge,
         serving(forge) as url,
         httpx.Client(base_url=url, timeout=30) as client,
     ):

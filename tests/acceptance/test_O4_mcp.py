@@ -24,10 +24,11 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
 from ragforge import Ragforge
-from ragforge.domain.access import Role
+from ragforge.domain.access import MAY, Role
 from ragforge.interfaces.cli.main import main
 from ragforge.interfaces.mcp.server import listed
 from ragforge.interfaces.mcp.tools import BY_NAME, TOOLS
+from ragforge.settings import load
 from ragforge.testing.model_server import NORMAL, STALL_MIDWAY, ModelServer
 from tests.forge import prose
 from tests.proof import record
@@ -40,6 +41,10 @@ FILES = {
     "long.md": prose(7, sentences=2_000),
 }
 QUESTION = "How long is the refund window?"
+FAILURE: Any = {
+    "failure_description": "The mail server refuses the address.",
+    "solution_steps": "Write it without spaces.",
+}
 MODES = ("auto", "legacy")
 """The protocol without sessions, and the one with a handshake that clients of before speak."""
 
@@ -68,13 +73,20 @@ def one_desk(memory_folder: Path | None) -> Iterator[Desk]:
     with (
         tempfile.TemporaryDirectory(dir=memory_folder) as folder,
         ModelServer() as model,
-        open_served(Path(folder, "workspace"), model) as forge,
+        open_served(Path(folder, "workspace"), model, learn__embedder="wordllama") as forge,
     ):
         add_files(forge, Path(folder, "docs"), FILES)
+        learn(forge, "p")
         other = forge.create_project("Other", embedder="hashing")
         add_files(forge, Path(folder, "more"), {"refunds.md": "# Elsewhere\n\nA refund takes nine days.\n"}, "other")
-        made = {"reader": None, "other": frozenset({other.id}), "own": frozenset({forge.project("p").id})}
-        keys = {name: forge.access().create(name, Role.READER, projects=reach)[1] for name, reach in made.items()}
+        own = frozenset({forge.project("p").id})
+        made = {
+            "reader": (Role.READER, None),
+            "other": (Role.READER, frozenset({other.id})),
+            "own": (Role.ORCHESTRATOR, own),
+        }
+        access = forge.access()
+        keys = {name: access.create(name, role, projects=reach)[1] for name, (role, reach) in made.items()}
         with serving(forge) as url:
             yield Desk(forge, model, url, keys)
 
@@ -87,6 +99,12 @@ def desk(one_desk: Desk) -> Desk:
     one_desk.model.calls.clear()
     one_desk.model.disconnects = 0
     return one_desk
+
+
+def learn(forge: Ragforge, project: str) -> None:
+    """One pattern."""
+    forge.lessons.capture_failure(project=project, agent_type="backend", **FAILURE)
+    forge.lessons.checkpoint(project=project)
 
 
 def text_of(result: CallToolResult) -> str:
@@ -117,7 +135,8 @@ def test_the_tools_are_listed_with_their_schemas(desk: Desk, mode: str) -> None:
         async with desk.client(mode=mode) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert client.instructions and "data" in client.instructions
-        assert tools.keys() == TOOLS.keys() == BY_NAME.keys()
+        mine = {name for name, action in TOOLS.items() if action in MAY[Role.READER]}
+        assert tools.keys() == mine and TOOLS.keys() == BY_NAME.keys()
         for tool in tools.values():
             assert tool.description and tool.annotations and tool.annotations.read_only_hint
             assert tool.input_schema["type"] == "object" and tool.output_schema["type"] == "object"  # type: ignore[index]
@@ -338,11 +357,15 @@ def test_every_tool_has_a_row_and_gives_what_it_lists(desk: Desk) -> None:
 @pytest.fixture(scope="module")
 def filled(memory_folder: Path | None) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=memory_folder) as folder:
-        yield fill_workspace(Path(folder), {"returns.md": FILES["returns.md"]})
+        workspace = fill_workspace(Path(folder), {"returns.md": FILES["returns.md"]})
+        with Ragforge.open(load(workspace, flags={"the test": {"learn.embedder": "wordllama"}})) as forge:
+            learn(forge, "default")
+        yield workspace
 
 
 def command(workspace: Path, *more: str, **env: str) -> StdioServerParameters:
     path = {"PYTHONPATH": os.pathsep.join(sys.path), "RAGFORGE_EMBED__MODEL": "wordllama"}
+    path |= {"RAGFORGE_LEARN__EMBEDDER": "wordllama"}
     arguments = ["-m", "ragforge.interfaces.cli.main", "-w", str(workspace), "mcp", *more]
     return StdioServerParameters(command=sys.executable, args=arguments, env={**path, **env}, cwd=workspace)
 
@@ -378,6 +401,13 @@ def test_the_script_of_an_assistant_runs_over_every_transport(desk: Desk, filled
         assert (await call("explain", question=QUESTION, project=project))["passages"]
         answer = await call("ask", question=QUESTION, project=project)
         assert "thirty days" in answer["text"] and answer["citations"]
+        told = await call(
+            "lessons_capture", entry_type="failure_solution", agent_type="api", project=project, **FAILURE
+        )
+        assert not told["embedded"]
+        (known,) = (await call("lessons_query", task=FAILURE["failure_description"], project=project))["patterns"]
+        assert known["solution"] == FAILURE["solution_steps"]
+        assert (await call("record_outcome", pattern=known["id"], success=True, project=project))["success"]
         mistake = await client.call_tool("search", {"query": ""})
         assert mistake.is_error and "Next: " in text_of(mistake)
 

@@ -77,7 +77,14 @@ def test_O4_an_error_tells_no_folder() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["GET /docs lists them", "http://127.0.0.1:80/a/b", "text/plain and a/b/c", "either/or", "no file '../../etc/x'"],
+    [
+        "GET /docs lists them",
+        "http://127.0.0.1:80/a/b",
+        "text/plain and a/b/c",
+        "either/or",
+        "no file '../../etc/x'",
+        "GET /v1/projects/{project}/lessons/patterns",
+    ],
 )
 def test_O4_what_is_no_path_of_the_server_stays(text: str) -> None:
     assert without_folders(text) == text

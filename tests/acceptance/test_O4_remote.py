@@ -21,13 +21,16 @@ import pytest
 from ragforge import Ragforge, client
 from ragforge.app import AskOptions
 from ragforge.assemble.assemble import edited
-from ragforge.client import CODES, ELSEWHERE, RemoteForge
+from ragforge.client import CODES, ELSEWHERE, RemoteForge, lessons
+from ragforge.client.lessons import RemoteLessons
 from ragforge.domain.access import Clearance, KeyLimits, Role
 from ragforge.domain.answers import Abstention, Answer, DoneEvent, RetrievalEvent, TokenEvent
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.cursor import Cursor
 from ragforge.domain.evaluation import Question, Run
+from ragforge.domain.lessons import CheckpointReport, Lesson, Pattern, Words
 from ragforge.domain.library import FileResult, Job, JobState, Labels, Outcome, Progress, Status
+from ragforge.domain.plain import encode
 from ragforge.domain.prompts import Shaping
 from ragforge.domain.records import ProjectTextKind
 from ragforge.domain.retrieval import Filters, Tuning
@@ -43,6 +46,7 @@ from ragforge.errors import (
     UserError,
 )
 from ragforge.flows.make import Made
+from ragforge.lessons import Lessons
 from ragforge.operate.access import owner
 from ragforge.testing.hashing import HashingEmbedder
 from ragforge.testing.model_server import NORMAL, ModelServer
@@ -60,7 +64,7 @@ Either = Any
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Ragforge]:
     """The workspace itself."""
-    with open_forge(tmp_path / "ws") as forge:
+    with open_forge(tmp_path / "ws", learn__embedder="wordllama") as forge:
         docs = tmp_path / "docs"
         docs.mkdir()
         (docs / "chairs.md").write_text(CHAIRS)
@@ -107,14 +111,29 @@ def test_every_method_of_ragforge_is_there_or_refused() -> None:
             _ = remote.nothing_of_the_kind
 
 
+def test_every_method_of_lessons_is_there_or_refused() -> None:
+    refused = lessons.ELSEWHERE
+    assert public(RemoteLessons) | refused.keys() == public(Lessons)
+    assert not public(RemoteLessons) & refused.keys()
+    with RemoteForge("http://127.0.0.1:1") as remote:
+        for name, instead in refused.items():
+            with pytest.raises(UserError, match="where the workspace is") as problem:
+                getattr(remote.lessons, name)
+            assert problem.value.hint == instead != ""
+            assert not hasattr(remote.lessons, name)
+
+
 def test_the_signatures_are_the_same() -> None:
-    for name in sorted(public(RemoteForge)):
-        assert inspect.signature(getattr(RemoteForge, name)) == inspect.signature(getattr(Ragforge, name)), name
+    for theirs, ours in ((RemoteForge, Ragforge), (RemoteLessons, Lessons)):
+        for name in sorted(public(theirs) - {"lessons"}):
+            assert inspect.signature(getattr(theirs, name)) == inspect.signature(getattr(ours, name)), name
 
 
 def test_every_method_is_tried_here() -> None:
-    used = set(re.findall(r"\b(?:forge|filled|remote)\.(\w+)\(", Path(__file__).read_text()))
-    assert public(RemoteForge) <= used
+    source = Path(__file__).read_text()
+    used = set(re.findall(r"\b(?:forge|filled|remote)\.(\w+)\(", source))
+    assert public(RemoteForge) - {"lessons"} <= used
+    assert public(RemoteLessons) <= set(re.findall(r"\b(?:known|told)\.(\w+)\(", source))
 
 
 def test_every_option_of_a_question_is_known() -> None:
@@ -449,6 +468,136 @@ def test_documents_made(filled: Either, tmp_path: Path) -> None:
         filled.agent("nobody")
 
 
+MAIL: Any = {
+    "failure_description": "The mail server refuses the address.",
+    "solution_steps": "Write it without spaces.",
+}
+SOAP: Any = {"failure_description": "The soap slips.", "solution_steps": "Dry it first."}
+
+
+def test_lessons_are_told_and_asked_for(forge: Either) -> None:
+    told: Lessons = forge.lessons
+    failed = told.capture_failure(project="p", agent_type="backend", key="once", **MAIL)
+    assert told.capture_failure(project="p", agent_type="backend", key="once", **MAIL).id == failed.id
+    rejected = told.capture_rejection(
+        project="p", gate_type="design", human_feedback="No plan.", revision_approach="One."
+    )
+    approved = told.capture_approval(project="p", gate_type="release", approved_approach="Canary first.")
+    waiting = told.capture("failure_solution", project="p", agent_type="backend", verified=False, **SOAP)
+    ids = [each.id for each in (failed, rejected, approved, waiting)]
+    assert [each.id for each in told.staged(project="p")] == ids
+    assert [each.id for each in told.staged(project="p", limit=2)] == ids[:2]
+    corrected = told.edit_staged(waiting.id, project="p", evidence="seen")
+    assert corrected.told == replace(waiting.told, evidence="seen")
+    assert told.lesson(waiting.id, project="p").told == corrected.told
+    *_, report = told.checkpointing("phase", project="p")
+    assert isinstance(report, CheckpointReport) and (report.kind, report.embedded, report.waiting) == ("phase", 3, 1)
+    verified = told.approve(waiting.id, project="p")
+    assert isinstance(verified, Lesson) and verified.verified
+    assert told.checkpoint(project="p").embedded == 1
+    pattern = told.lesson(failed.id, project="p").pattern
+    (found,) = told.query_for_failure(MAIL["failure_description"], project="p", agent_type="backend").patterns
+    assert (found.pattern.id, found.pattern.project) == (pattern, forge.project("p").id)
+    assert [
+        each.pattern.id for each in told.query_for_task(MAIL["failure_description"], project="p", limit=1).patterns
+    ] == [pattern]
+    context = told.context(MAIL["failure_description"], project="p")
+    assert pattern in context.shown and MAIL["solution_steps"] in context.block
+    came = told.record_outcome(pattern, True, project="p", note="it did", key="once")
+    assert told.record_outcome(pattern, True, project="p", note="it did", key="once") == came
+    assert told.pattern(pattern, project="p").outcomes == (came,)
+    assert told.calibration().embedder == "wordllama"
+    assert told.share(True, project="p").shares_lessons and not told.share(False, project="p").shares_lessons
+    wrong: list[tuple[type[Exception], Any]] = [
+        (UserError, lambda: told.capture("gossip", project="p")),
+        (UserError, lambda: told.capture("failure_solution", project="p", nonsense="x")),
+        (UserError, lambda: told.capture_approval(project="p", gate_type="", approved_approach="")),
+        (UserError, lambda: told.query_for_task(" ", project="p")),
+        (UserError, lambda: told.query_for_failure("x", project="p", limit=4)),
+        (UserError, lambda: told.checkpoint("lunch", project="p")),
+        (UserError, lambda: told.reject(failed.id, project="p")),
+        (UserError, lambda: told.approve(failed.id, project="p")),
+        (UserError, lambda: told.patterns(project="p", state="odd")),
+        (Conflict, lambda: told.edit_staged(failed.id, project="p", evidence="late")),
+        (Conflict, lambda: told.capture_failure(project="p", agent_type="backend", key="once", **SOAP)),
+        (NotFound, lambda: told.record_outcome("nothing", True, project="p")),
+        (NotFound, lambda: told.remove(["nothing"], project="p")),
+        (NotFound, lambda: told.reject("nothing", project="p")),
+        (NotFound, lambda: told.patterns(project="p", after="nothing")),
+        (NotFound, lambda: told.staged(project="none")),
+        (NotFound, lambda: list(told.exported(project="none"))),
+    ]
+    for kind, work in wrong:
+        with pytest.raises(kind) as problem:
+            work()
+        assert getattr(problem.value, "hint", "")
+
+
+def test_lessons_are_reviewed_and_moved(forge: Either) -> None:
+    known: Lessons = forge.lessons
+    for technology in ("one", "two", "three"):
+        known.capture_failure(project="p", agent_type="backend", technology=technology, **MAIL)
+    known.checkpoint(project="p")
+    first, second, third = known.patterns(project="p")
+    assert [each.id for each in known.patterns(project="p", limit=1)] == [first.id]
+    assert [each.id for each in known.patterns(project="p", after=first.id)] == [second.id, third.id]
+    assert [each.id for each in known.patterns(project="p", after=first.id, limit=1)] == [second.id]
+    merged = known.merge(first.id, [second.id], project="p")
+    assert merged.record.successes == 2
+    lesson = known.pattern(first.id, project="p").lessons[0]
+    apart = known.split(first.id, [lesson.id], project="p")
+    assert {each.id for each in known.patterns(project="p")} == {first.id, third.id, apart.id}
+    words = Words("It is refused", "Without spaces", "Always")
+    assert known.edit(first.id, words, 1, project="p").words == words
+    with pytest.raises(Conflict):
+        known.edit(first.id, words, 1, project="p")
+    assert known.one(apart.id, project="p") == apart and isinstance(known.one(lesson.id, project="p"), Lesson)
+    rejected = known.reject(third.id, project="p")
+    assert isinstance(rejected, Pattern) and rejected.state == "rejected"
+    assert [each.id for each in known.patterns(project="p", state="rejected", after=apart.id)] == [third.id]
+    approved = known.approve(third.id, project="p")
+    assert isinstance(approved, Pattern) and approved.approved
+    odd = known.capture_failure(project="p", agent_type="backend", verified=False, **SOAP)
+    records = list(known.exported(project="p"))
+    assert [record["id"] for record in records if "pattern" not in record] == [odd.id] and len(records) == 4
+    assert known.reject(odd.id, project="p") is None
+    assert known.remove([third.id, lesson.id], project="p") == ()
+    assert [each.id for each in known.patterns(project="p")] == [first.id]
+    forge.create_project("q", embedder="hashing")
+    for _ in range(2):
+        assert len(list(known.importing(records, project="q"))) == 4
+    assert [each.told for each in known.staged(project="q")] == [
+        replace(odd.told, **{name: record[name] for name in asdict(odd.told)}) for record in records
+    ]
+    plain = [{"entry_type": "gate_approval", "gate_type": "g", "approved_approach": f"{n}"} for n in range(150)]
+    assert len({each.id for each in known.importing(plain, project="q")}) == 150
+    bad: Any
+    for bad in ([{}], ["x"]):
+        with pytest.raises(UserError, match="record 1 is no lesson"):
+            list(known.importing(bad, project="q"))
+
+
+def test_both_know_the_same(here: Ragforge) -> None:
+    here.lessons.capture_failure(project="p", agent_type="backend", **MAIL)
+    here.lessons.capture_failure(project="p", agent_type="any", **SOAP)
+    here.lessons.checkpoint(project="p")
+    with serving(here) as url, RemoteForge(url) as remote:
+        mine: Either = here.lessons
+        for each in here.lessons.patterns(project="p"):
+            assert encode(mine.pattern(each.id, project="p")) == encode(remote.lessons.pattern(each.id, project="p"))
+        for ask in ("query_for_task", "query_for_failure", "context"):
+            found = [
+                encode(getattr(each, ask)(MAIL["failure_description"], project="p")) for each in (mine, remote.lessons)
+            ]
+            for each in found:
+                each.get("found", each).pop("timings")
+            assert found[0] == found[1]
+        assert encode(list(mine.exported(project="p"))) == list(remote.lessons.exported(project="p"))
+        assert mine.calibration() == remote.lessons.calibration()
+        job = remote.enqueue("checkpoint", {"kind": "phase"}, project="p", key="once")
+        assert remote.enqueue("checkpoint", {"kind": "phase"}, project="p", key="once").id == job.id
+
+
 def test_indexes(filled: Either) -> None:
     assert all(isinstance(event, Progress) for event in filled.rebuilding(project="p"))
     before = filled.project("p")
@@ -495,7 +644,7 @@ def test_a_server_does_not_do_every_kind_of_work(here: Ragforge) -> None:
         for kind in ("upload", "add", "nonsense"):
             with pytest.raises(UserError, match=kind) as problem:
                 remote.enqueue(kind, {}, project="p")
-            assert "make, evaluate, rebuild, reindex" in problem.value.hint
+            assert "make, evaluate, checkpoint, rebuild, reindex" in problem.value.hint
 
 
 def test_how_the_server_is(forge: Either) -> None:

@@ -31,7 +31,7 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 @pytest.fixture
 def forge(tmp_path: Path) -> Iterator[Ragforge]:
     (tmp_path / "chairs.md").write_text("# Chairs\n\nA chair can be returned within thirty days.\n")
-    with open_forge(tmp_path / "workspace") as forge:
+    with open_forge(tmp_path / "workspace", learn__embedder="wordllama") as forge:
         forge.add(tmp_path / "chairs.md", project="demo")
         yield forge
 
@@ -40,6 +40,9 @@ def there(forge: Ragforge) -> Mapping[str, str]:
     """What can be named in a path and is there: random names alone would meet only what is missing."""
     conversation = forge.begin_conversation("about chairs", project="demo").id
     result = forge.ask("How long can a chair be returned?", project="demo", conversation=conversation)
+    told: Any = {"failure_description": "The chair breaks.", "solution_steps": "Glue it.", "agent_type": "joiner"}
+    lesson = forge.lessons.capture("failure_solution", project="demo", **told)
+    forge.lessons.checkpoint(project="demo")
     return {
         "project": "demo",
         "file": forge.documents(project="demo")[0].id,
@@ -48,6 +51,8 @@ def there(forge: Ragforge) -> Mapping[str, str]:
         "entry": result.account.trace_id,
         "job": forge.jobs()[0].id,
         "kind": "rules",
+        "lesson": forge.lessons.capture("failure_solution", project="demo", verified=False, **told).id,
+        "pattern": forge.lessons.lesson(lesson.id, project="demo").pattern,
     }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Download, Locator, Page, expect, sync_playwright
 
 from tests.process import Serving, serve
 
@@ -118,3 +118,31 @@ class Driver:
     def close_dialog(self) -> None:
         self.dialog.get_by_role("button", name="Close").click()
         expect(self.dialog).to_have_count(0)
+
+
+@contextmanager
+def driving(browser: Browser, serving: Serving, path: str = "/") -> Iterator[Driver]:
+    """A tab. Whatever a test does, the browser finds nothing wrong, and nothing comes from elsewhere."""
+    context = browser.new_context(viewport={"width": 1280, "height": 860}, accept_downloads=True)
+    foreign: list[str] = []
+    page = context.new_page()
+    page.on("request", lambda sent: None if _is_own(sent.url, serving.address) else foreign.append(sent.url))
+    driver = Driver(page, serving.address)
+    try:
+        driver.open(path)
+        yield driver
+        assert not driver.complaints
+        assert not foreign
+    finally:
+        context.close()
+
+
+def _is_own(url: str, address: str) -> bool:
+    return url.startswith((address, address.replace("http", "ws"), "data:", "blob:"))
+
+
+def downloaded(driver: Driver, button: Locator) -> bytes:
+    with driver.page.expect_download() as coming:
+        button.click()
+    download: Download = coming.value
+    return Path(str(download.path())).read_bytes()

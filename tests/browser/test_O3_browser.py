@@ -6,19 +6,17 @@ import io
 import re
 import time
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Download, Locator, expect
+from playwright.sync_api import Browser, expect
 
 from ragforge import Ragforge
 from ragforge.domain.access import Role
 from ragforge.settings import load
 from ragforge.testing.model_server import ModelServer
-from tests.browser.driving import Driver, ui
-from tests.process import Serving, serve
+from tests.browser.driving import Driver, downloaded, driving, ui
+from tests.process import serve
 from tests.proof import count, record
 from tests.served import answers
 
@@ -49,39 +47,11 @@ def workspace(tmp_path: Path) -> Path:
     return made
 
 
-@contextmanager
-def driving(browser: Browser, serving: Serving, path: str = "/", **options: object) -> Iterator[Driver]:
-    """A tab. Whatever a test does, the browser finds nothing wrong, and nothing comes from elsewhere."""
-    context = browser.new_context(viewport={"width": 1280, "height": 860}, accept_downloads=True)
-    foreign: list[str] = []
-    page = context.new_page()
-    page.on("request", lambda sent: None if _is_own(sent.url, serving.address) else foreign.append(sent.url))
-    driver = Driver(page, serving.address)
-    try:
-        driver.open(path)
-        yield driver
-        assert not driver.complaints
-        assert not foreign
-    finally:
-        context.close()
-
-
-def _is_own(url: str, address: str) -> bool:
-    return url.startswith((address, address.replace("http", "ws"), "data:", "blob:"))
-
-
 def _dropped(driver: Driver, *files: Path) -> None:
     driver.drop(*files)
     for file in files:  # while the page is drawn anew, a row may stand there twice for a moment
         expect(driver.file(file.name)).to_have_count(1)
     driver.settle()
-
-
-def _downloaded(driver: Driver, button: Locator) -> bytes:
-    with driver.page.expect_download() as coming:
-        button.click()
-    download: Download = coming.value
-    return Path(str(download.path())).read_bytes()
 
 
 def test_O3_upload_ask_open_a_citation_and_see_the_marked_words(
@@ -99,7 +69,7 @@ def test_O3_upload_ask_open_a_citation_and_see_the_marked_words(
         assert "Chairs may be returned within sixty days" in marked
         assert "Lamps" not in marked
         expect(driver.dialog).to_contain_text("returns.md")
-        original = _downloaded(driver, driver.dialog.get_by_role("button", name="Original file"))
+        original = downloaded(driver, driver.dialog.get_by_role("button", name="Original file"))
         assert original.decode() == _RETURNS
         driver.close_dialog()
         driver.ask("Who won the cup in 1998?")
@@ -226,22 +196,22 @@ def test_O3_a_deleted_file_is_gone_from_the_list_the_answers_and_the_disk(
     assert not left
 
 
-def test_Q6_a_blueprint_is_made_edited_and_downloaded(browser: Browser, workspace: Path, folder: Path) -> None:
+def test_Q6_a_blueprint_is_made_edited_anddownloaded(browser: Browser, workspace: Path, folder: Path) -> None:
     with ui(workspace) as serving, driving(browser, serving) as driver:
         _dropped(driver, folder / "returns.md", folder / "refund.py")
         driver.to("Documents")
         driver.page.get_by_label("What it is about").fill("How chairs are returned")
         driver.page.get_by_role("button", name="Make it").click()
         expect(driver.page.get_by_role("button", name="Markdown", exact=True)).to_be_visible(timeout=60_000)
-        text = _downloaded(driver, driver.page.get_by_role("button", name="Markdown", exact=True)).decode()
+        text = downloaded(driver, driver.page.get_by_role("button", name="Markdown", exact=True)).decode()
         assert text.startswith("**Blueprint: shop**")
-        package = _downloaded(driver, driver.page.get_by_role("button", name="Word", exact=True))
+        package = downloaded(driver, driver.page.get_by_role("button", name="Word", exact=True))
         assert "word/document.xml" in zipfile.ZipFile(io.BytesIO(package)).namelist()
         driver.page.get_by_role("button", name="Edit", exact=True).first.click()
         driver.page.get_by_role("textbox", name="Text of this section").fill("We take every chair back.")
         driver.page.get_by_role("button", name="Save", exact=True).click()
         expect(driver.page.locator(".answer .text").get_by_text("We take every chair back.")).to_be_visible()
-        again = _downloaded(driver, driver.page.get_by_role("button", name="Markdown", exact=True)).decode()
+        again = downloaded(driver, driver.page.get_by_role("button", name="Markdown", exact=True)).decode()
         assert "We take every chair back." in again
 
 
@@ -261,7 +231,7 @@ def test_O2_questions_are_brought_run_and_shown(browser: Browser, workspace: Pat
         expect(driver.page.get_by_label("Label")).to_be_visible()
         driver.page.get_by_role("button", name="Run", exact=True).click()
         expect(driver.page.locator(".rf-table").first).to_contain_text("ndcg@10", timeout=40_000)
-        report = _downloaded(driver, driver.page.get_by_role("button", name="Report as a web page"))
+        report = downloaded(driver, driver.page.get_by_role("button", name="Report as a web page"))
         assert report.startswith(b"<!")
 
 
@@ -311,7 +281,7 @@ def test_O3_the_page_of_a_server_elsewhere_and_what_happens_when_it_goes_away(
             driver.page.locator(".cite").last.click()
             expect(driver.dialog.locator("mark").first).to_be_visible()
             driver.close_dialog()
-            for name in ("Documents", "Evaluation", "Status"):
+            for name in ("Documents", "Evaluation", "Lessons", "Status"):
                 driver.to(name)
                 expect(driver.page.get_by_test_id("stAlertContentError")).to_have_count(0)
             driver.page.get_by_role("link", name="Chat", exact=True).click()
@@ -365,7 +335,7 @@ def test_O3_nothing_is_cut_on_a_small_screen(browser: Browser, workspace: Path, 
         driver.page.reload()
         driver.ask("How long can I return a chair?")
         expect(driver.answer).to_contain_text("sixty days")
-        for path in ("/", "/documents", "/evaluation", "/status"):
+        for path in ("/", "/documents", "/evaluation", "/lessons", "/status"):
             driver.open(path)
             driver.settle()
             wide = driver.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
@@ -429,7 +399,7 @@ def test_O3_projects_are_made_and_switched_and_a_conversation_is_saved(
         expect(driver.answer).to_contain_text("sixty days")
         driver.side("Chats")
         sidebar.locator("[class*=st-key-chat-]").get_by_role("button").last.click()
-        saved = _downloaded(driver, driver.page.get_by_role("button", name="Save as Markdown")).decode()
+        saved = downloaded(driver, driver.page.get_by_role("button", name="Save as Markdown")).decode()
         assert "# How long can I return a chair?" in saved
         assert "returns.md" in saved
         driver.close_dialog()

@@ -24,12 +24,14 @@ from ragforge.client.sending import Reading, batches, files_below, sent_as
 from ragforge.client.wire import (
     JSON,
     LONGEST_SECONDS,
+    WorksElsewhere,
     address_of,
     exporter,
     file_at,
     findings_in,
     job_at,
     json_bytes,
+    key_header,
     labelled,
     patiently,
     project_at,
@@ -97,6 +99,7 @@ if TYPE_CHECKING:
     from ragforge.answer.agents import Agent
     from ragforge.answer.outline import Outline
     from ragforge.app import AskOptions, Paths
+    from ragforge.client.lessons import RemoteLessons
     from ragforge.domain.tokens import Vector
     from ragforge.flows.make import MakeEvent
 
@@ -150,6 +153,7 @@ _LAST_WORDS = ("done", "error")
 _ASKED_AT: Mapping[str, str] = {
     "make": "artifacts",
     "evaluate": "evaluations",
+    "checkpoint": "lessons/checkpoints",
     "rebuild": "rebuild",
     "reindex": "reindex",
 }
@@ -168,10 +172,6 @@ class _Sealed(NamedTuple):
 
     token: str
     texts: list[str]
-
-
-class WorksElsewhere(UserError, AttributeError):
-    """What only the workspace itself has; for `hasattr` it is not there."""
 
 
 class RemoteForge:
@@ -201,7 +201,7 @@ class RemoteForge:
 
     def __getattr__(self, name: str) -> NoReturn:
         if name in ELSEWHERE:
-            raise WorksElsewhere(f"{name} works only where the workspace is", hint=ELSEWHERE[name])
+            raise WorksElsewhere(name, ELSEWHERE[name])
         raise AttributeError(name)
 
     # -- projects
@@ -328,7 +328,7 @@ class RemoteForge:
                 "POST",
                 f"{project_at(project)}/files",
                 params={"wait": wait},
-                headers={"Idempotency-Key": key} if key else {},
+                headers=key_header(key),
                 data=said,
                 files=files,
             )
@@ -903,6 +903,15 @@ class RemoteForge:
         path = f"{project_at(project)}/evaluations/{step(before)}/compare/{step(after)}"
         return self._one(Comparison, "GET", path)
 
+    # -- what agents learn
+
+    @property
+    def lessons(self) -> RemoteLessons:
+        """What worked in the past, and what people decided: captured, reviewed, and told to an orchestrator."""
+        from ragforge.client.lessons import RemoteLessons
+
+        return RemoteLessons(self)
+
     # -- generations
 
     def rebuilding(self, *, project: str = "default", cancel: Cancel | None = None) -> Iterator[Progress]:
@@ -944,13 +953,12 @@ class RemoteForge:
     # -- jobs
 
     def enqueue(self, kind: str, payload: Mapping[str, Any], *, project: str = "default", key: str = "") -> Job:
-        """Ask for long work: make, evaluate, rebuild or reindex. The same `key` again gives the same job."""
+        """Ask for long work: make, evaluate, checkpoint, rebuild, reindex. The same `key` again gives the same job."""
         if kind not in _ASKED_AT:
             hint = f"it takes {', '.join(_ASKED_AT)}; upload() sends files"
             raise UserError(f"a server takes no job of the kind {kind!r}", hint=hint)
-        headers = {"Idempotency-Key": key} if key else {}
         where = f"{project_at(project)}/{_ASKED_AT[kind]}"
-        return decode(Job, self._call("POST", where, work_fields(payload), headers=headers))
+        return decode(Job, self._call("POST", where, work_fields(payload), headers=key_header(key)))
 
     def jobs(self, *, project: str | None = None, limit: int | None = None, after: Cursor | None = None) -> list[Job]:
         return self._all(Job, "/v1/jobs", {} if project is None else {"project": project}, limit, after)

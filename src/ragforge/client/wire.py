@@ -77,6 +77,10 @@ _METHODS: Mapping[str, str] = {
     rf"GET {_PROJECT}/questions": "question_sets()",
     rf"GET {_PROJECT}/evaluations": "evaluations()",
     rf'POST {_PROJECT}/evaluations with {{"questions": ("[^"]*")}}': r"evaluating(\1)",
+    rf"GET {_PROJECT}/lessons/staged": "lessons.staged()",
+    rf"GET {_PROJECT}/lessons/patterns": "lessons.patterns()",
+    rf"GET {_PROJECT}/lessons/patterns/\{{pattern\}}": "lessons.pattern()",
+    rf"POST {_PROJECT}/lessons/checkpoints": "lessons.checkpoint()",
 }
 """What the server's hints name, as patterns, and the methods that do the same."""
 
@@ -141,6 +145,10 @@ def job_at(id: str) -> str:
     return f"/v1/jobs/{step(id)}"
 
 
+def key_header(key: str) -> dict[str, str]:
+    return {"Idempotency-Key": key} if key else {}
+
+
 def since_fields(since: datetime | None) -> dict[str, str]:
     return {} if since is None else {"since": since.isoformat()}
 
@@ -189,6 +197,13 @@ def exporter(rendered: Callable[[Artifact, str], bytes]) -> Export[Artifact]:
         return lambda artifact: rendered(artifact, ending)
 
     return Export({ending: writer(ending) for ending in _RENDERED})
+
+
+class WorksElsewhere(UserError, AttributeError):
+    """What only the workspace itself has; for `hasattr` it is not there."""
+
+    def __init__(self, name: str, instead: str) -> None:
+        super().__init__(f"{name} works only where the workspace is", hint=instead)
 
 
 # -- waiting

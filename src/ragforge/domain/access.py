@@ -32,6 +32,8 @@ class Scope:
     clearance: Clearance
     oversees: bool = False
     """Whether it also reaches what others asked and started, and what that took."""
+    vouches: bool = True
+    """Whether its word that a lesson works is taken. An agent's is not: what it tells waits until a person approves."""
 
     @property
     def owns(self) -> bool:
@@ -67,11 +69,11 @@ class Action(StrEnum):
     WRITE = "write"
     """Add, label, switch and remove files; make documents; evaluate."""
     MANAGE = "manage"
-    """Make, rename and remove projects; write their rules; reindex; read everybody's log and costs."""
+    """Make, rename and remove projects; write their rules; reindex; review lessons; read everybody's log and costs."""
     CAPTURE = "capture"
     """Tell lessons."""
     LEARN = "learn"
-    """Ask for lessons."""
+    """Ask for lessons, take up what was told, say what came of them."""
     OPERATE = "operate"
     """See how the whole server does."""
 
@@ -80,7 +82,7 @@ DEEDS: dict[Action, str] = {
     Action.READ: "read files",
     Action.ASK: "ask",
     Action.WRITE: "add, change or remove files, make documents or evaluate",
-    Action.MANAGE: "make or change projects, write their rules or reindex them",
+    Action.MANAGE: "make or change projects, write their rules, reindex them or review lessons",
     Action.CAPTURE: "tell lessons",
     Action.LEARN: "ask for lessons",
     Action.OPERATE: "read the numbers of the whole server",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 
+from ragforge.domain.plain import INTERNAL
 from ragforge.domain.retrieval import Degraded
 
 ANY = "any"
@@ -101,7 +102,7 @@ class Lesson:
     """When a checkpoint took it up; it lives a year from then on."""
     pattern: str = ""
     """The id of the pattern it is part of."""
-    key: int = 0
+    key: int = field(default=0, metadata=INTERNAL)
     """Its number in the catalog."""
 
     @property
@@ -211,7 +212,7 @@ class Pattern:
     first_at: datetime | None = None
     """When its oldest living capture was embedded."""
     last_at: datetime | None = None
-    key: int = 0
+    key: int = field(default=0, metadata=INTERNAL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import json
 import re
 import types
 from collections.abc import Mapping, Set
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum, IntEnum
@@ -19,6 +19,9 @@ T = TypeVar("T")
 HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 """What could move the cursor, change colours, turn the reading direction or not be encoded at all."""
 
+INTERNAL: Mapping[str, bool] = {"internal": True}
+"""Metadata of a field that no surface shows, such as a number of the catalog."""
+
 
 def json_text(value: object) -> str:
     """A record as one line of JSON, readable in any script, safe on any terminal."""
@@ -29,7 +32,7 @@ def json_text(value: object) -> str:
 def encode(value: object) -> Any:
     """What `json.dumps` takes, and a reader understands: names of enums, moments as ISO 8601."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: encode(getattr(value, field.name)) for field in fields(value)}
+        return {each.name: encode(getattr(value, each.name)) for each in fields(value) if not is_internal(each)}
     if isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, frozenset, set)):
@@ -43,6 +46,11 @@ def encode(value: object) -> Any:
     if isinstance(value, Decimal):
         return float(value)
     return str(value) if isinstance(value, Path) else value
+
+
+def is_internal(field: Field[Any]) -> bool:
+    """Whether it stays where the record was made; elsewhere it has its usual value."""
+    return "internal" in field.metadata
 
 
 def decode(kind: type[T], value: Any) -> T:

@@ -115,7 +115,7 @@ class Learn:
         """Stage what was learnt. It is durable when this returns, and is found after the next checkpoint."""
         kept = self.told(facets.entry_type, told)
         with self._catalog.write() as c:
-            return c.lessons.capture(scope, project, facets, kept, verified=verified, key=key)
+            return c.lessons.capture(scope, project, facets, kept, verified=verified and scope.vouches, key=key)
 
     def told(self, entry_type: EntryType, told: Told) -> Told:
         """Words as they are kept; raises what is wrong with them."""
@@ -136,13 +136,15 @@ class Learn:
         curves = self.calibration(embedder, cancel)
         fingerprint, embedded, merged, renewed = embedder.card.fingerprint, 0, 0, 0
         notices = self._followed(fingerprint, cancel)
+        with self._catalog.read() as c:
+            total = c.lessons.waiting(scope, project, fingerprint)
         while True:
             cancel.check()
             with self._catalog.read() as c:
                 lessons = c.lessons.pending(scope, project, fingerprint, _BATCH)
             if not lessons:
                 break
-            yield Progress("embedding lessons", embedded + renewed, embedded + renewed + len(lessons))
+            yield Progress("embedding lessons", embedded + renewed, max(total, embedded + renewed + len(lessons)))
             problems, solutions = _embedded(embedder, lessons, cancel)
             failpoint("lessons.embedded")
             vectored = list(zip(lessons, problems, solutions, strict=True))
@@ -262,7 +264,7 @@ class Learn:
             best = sorted(scored, key=lambda id: (-scored[id][0], id))
             fitting = {id: scored[id] for id in best[:_WEIGHED] if scored[id][0] >= bar}
             patterns = {each.id: each for each in c.patterns.seen_from(scope, project, fitting)}
-            unembedded = () if patterns else c.lessons.staged(scope, project, 1)
+            staged = [] if patterns else c.lessons.staged(scope, project)
         found = [_found(patterns[id], *fitting[id][:2]) for id in fitting if id in patterns]
         found, decisions = self._grouped(found, {id: each[2] for id, each in fitting.items()}, curves)
         near_enough = sorted(found, key=lambda each: (-each.similarity, each.pattern.id))
@@ -283,7 +285,7 @@ class Learn:
             bar,
             tuple(decisions),
             degraded,
-            "" if told else _nothing(bool(facets), bool(rows), bool(unembedded)),
+            "" if told else _nothing(filters, bool(facets), bool(rows), staged),
             timings,
         )
 
@@ -530,11 +532,15 @@ def _why(found: FoundPattern, told: Collection[str]) -> str:
     return "fits, but others fit better or are more reliable"
 
 
-def _nothing(any_facets: bool, any_near: bool, unembedded: bool) -> str:
-    more = "; some wait for a checkpoint: ragforge learn checkpoint" if unembedded else ""
+def _nothing(filters: LessonFilters, any_facets: bool, any_near: bool, staged: Sequence[Lesson]) -> str:
+    """Why nothing is told."""
     if not any_facets:
-        return f"no lesson is known for these filters{more}"
-    return f"{'nothing that is known fits well enough' if any_near else 'no lesson is near'}{more}"
+        why = "nothing was learnt yet" if filters == LessonFilters() else "no lesson is known for these filters"
+    else:
+        why = "nothing that is known fits well enough" if any_near else "no lesson is near"
+    if any(each.verified for each in staged):
+        return f"{why}; some wait for a checkpoint: ragforge learn checkpoint"
+    return f"{why}; some wait until a person approves them: ragforge learn staged" if staged else why
 
 
 def _pages(read: Callable[[int], Sequence[IndexedLesson]]) -> Iterator[IndexedLesson]:

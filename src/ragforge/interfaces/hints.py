@@ -26,6 +26,10 @@ HTTP: Mapping[str, str] = {
     "ragforge eval ls shows the sets and their runs": f"GET {_PROJECT}/questions shows the sets",
     "ragforge eval ls": f"GET {_PROJECT}/evaluations",
     r"ragforge eval run (\S+)": rf'POST {_PROJECT}/evaluations with {{"questions": "\1"}}',
+    "ragforge learn staged": f"GET {_PROJECT}/lessons/staged",
+    "ragforge learn ls": f"GET {_PROJECT}/lessons/patterns",
+    "ragforge learn show": f"GET {_PROJECT}/lessons/patterns/{{pattern}}",
+    "ragforge learn checkpoint": f"POST {_PROJECT}/lessons/checkpoints",
     "--judge-model": "`judge`",
     "--(agent|answers|k|model)": r"`\1`",
 }
@@ -34,6 +38,7 @@ HTTP: Mapping[str, str] = {
 TOOLS: Mapping[str, str] = {
     "ragforge project ls": "list_projects",
     "ragforge ls": "list_files",
+    "ragforge learn ls": "lessons_query",
 }
 
 _ELSEWHERE = re.compile(
@@ -56,6 +61,9 @@ PAGE: Mapping[str, str] = {
     "ragforge project ls shows what there is": "the list at the top of the sidebar shows what there is",
     "ragforge conversation ls shows (?:them|yours)": "the sidebar lists them",
     "ragforge ls shows the names": "the sidebar lists the names",
+    "ragforge learn (?:ls|staged) shows what (?:there is|waits for a checkpoint)": "the page Lessons lists them",
+    "ragforge learn show lists them": "its captures are listed with it",
+    "ragforge learn checkpoint": "press Checkpoint now",
     "send Authorization: Bearer rf_…, or X-API-Key: rf_…": "sign in with a key",
     "choose another model with --model": "choose another under Control",
 }

@@ -19,7 +19,7 @@ _PATHS = frozenset({"key", "source", "folder", "file", "path"})
 _PROSE = frozenset({"message", "hint", "error", "detail", "notice", "notices"})
 """Fields in which we tell something in words, perhaps about a file of the server."""
 _NAME = r"""[^/\s'"“”,;()](?:[^/\n'"“”,;()]*[^/\s'"“”,;()])?"""
-_FOLDERS = re.compile(rf"""(?<![\w.:/])(?:/(?!v1/)(?:{_NAME}/)+(?=[^\s/])|[A-Za-z]:\\(?:[^\\\n'"“”]+\\)+)""")
+_FOLDERS = re.compile(rf"""(?<![\w.:/}}])(?:/(?!v1/)(?:{_NAME}/)+(?=[^\s/])|[A-Za-z]:\\(?:[^\\\n'"“”]+\\)+)""")
 """What comes before the last name of an absolute path, also with spaces; not of a path of ours over HTTP."""
 
 

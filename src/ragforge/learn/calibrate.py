@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _RIDGE = 3.0
 _STEPS = 60
+_SURE = 0.5
+"""Of what is merged, being right counts more than finding all: a person sees what is missing, not what is wrong."""
 _STRANGERS = 6
 """Lessons of other groups that each is compared with."""
 _FIT = "1"
@@ -129,13 +131,13 @@ def calibrate(
     compared = Compared(shipped(), embed, embed_query, lexicon)
     curves: dict[str, Curve] = {}
     measured: dict[str, Measured] = {}
-    for name, pairs, at in (
-        ("lesson", compared.lessons(), SAME),
-        ("problem", compared.problems(), SAME),
-        ("failure", compared.asked(shipped().failures), FAILURE),
-        ("task", compared.asked(shipped().tasks), TASK),
+    for name, pairs, at, beta in (
+        ("lesson", compared.lessons(), SAME, _SURE),
+        ("problem", compared.problems(), SAME, 1.0),
+        ("failure", compared.asked(shipped().failures), FAILURE, 1.0),
+        ("task", compared.asked(shipped().tasks), TASK, 1.0),
     ):
-        curves[name], measured[name] = fitted(*pairs, at=at)
+        curves[name], measured[name] = fitted(*pairs, at=at, beta=beta)
     return Calibration(embedder, fingerprint, measured=measured, made_at=made_at, data=data(), **curves)
 
 
@@ -211,8 +213,10 @@ class Compared:
         return pairs
 
 
-def fitted(alike: Sequence[Sequence[float]], same: Sequence[bool], *, at: float) -> tuple[Curve, Measured]:
-    """A logistic curve, shifted so that the value which tells best is `at`."""
+def fitted(
+    alike: Sequence[Sequence[float]], same: Sequence[bool], *, at: float, beta: float = 1.0
+) -> tuple[Curve, Measured]:
+    """A logistic curve, shifted so that the value which tells best (by F-beta) is `at`."""
     import numpy as np
 
     x, y = np.array(alike, np.float64), np.array(same, np.float64)
@@ -228,19 +232,19 @@ def fitted(alike: Sequence[Sequence[float]], same: Sequence[bool], *, at: float)
         w -= np.linalg.solve(bend, slope)
     weights = w[:-1] / spread
     offset = float(w[-1] - weights @ mean)
-    bar, precision, recall = _telling(x @ weights + offset, y)
+    bar, precision, recall = _telling(x @ weights + offset, y, beta)
     curve = Curve(tuple(round(float(each), 6) for each in weights), round(offset - bar + log(at / (1 - at)), 6))
     return curve, Measured(at, round(precision, 4), round(recall, 4), len(y))
 
 
-def _telling(values: Any, same: Any) -> tuple[float, float, float]:
-    """Where alike and different are told apart best (by F1), between two values; precision and recall there."""
+def _telling(values: Any, same: Any, beta: float) -> tuple[float, float, float]:
+    """Where alike and different are told apart best, between two values; precision and recall there."""
     import numpy as np
 
     order = np.argsort(-values, kind="stable")
     hits = np.cumsum(same[order])
     told = np.arange(1, len(values) + 1)
-    f1 = 2 * hits / (told + same.sum())
-    place = int(f1.argmax())
+    score = (1 + beta**2) * hits / (told + beta**2 * same.sum())
+    place = int(score.argmax())
     after = values[order[min(place + 1, len(values) - 1)]]
     return float((values[order[place]] + after) / 2), float(hits[place] / told[place]), float(hits[place] / same.sum())

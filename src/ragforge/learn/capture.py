@@ -78,11 +78,15 @@ def told(entry_type: EntryType, given: Told, mask: Callable[[str], str]) -> Told
     clean = Told(**{name: _clean(getattr(given, name)) for name in TOLD})
     clean = replace(clean, gate_type=named(clean.gate_type, "gate_type"))
     if missing := [name for name in _NEEDED[entry_type] if not getattr(clean, name)]:
-        raise UserError(f"a {entry_type} needs {' and '.join(missing)}", hint="say what happened, and what solved it")
+        raise UserError(
+            f"a lesson of the kind {entry_type} needs {' and '.join(missing)}",
+            hint="say what happened, and what was done about it",
+        )
     for name in TOLD:
         text = getattr(clean, name)
         if text and name not in _TAKEN[entry_type]:
-            raise UserError(f"a {entry_type} has no {name}", hint=f"it takes {', '.join(sorted(_TAKEN[entry_type]))}")
+            taken = ", ".join(sorted(_TAKEN[entry_type]))
+            raise UserError(f"a lesson of the kind {entry_type} has no {name}", hint=f"it takes {taken}")
         check(name, text)
     return Told(**{name: mask(getattr(clean, name)) for name in TOLD})
 

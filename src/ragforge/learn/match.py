@@ -5,7 +5,7 @@ Neither alone will do. Vectors take any two failures of one library for neighbou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import exp, sqrt
 from typing import NamedTuple
@@ -48,7 +48,6 @@ def of_lessons(problem_cosine: float, solution_cosine: float, one: Side, other: 
         solution_cosine,
         shared(one.problem.terms, other.problem.terms),
         shared(one.solution.terms, other.solution.terms),
-        shared(one.problem.names, other.problem.names),
     )
 
 
@@ -71,11 +70,11 @@ def value(curve: Curve, alike: Sequence[float]) -> float:
 def best(alike: Iterable[tuple[str, float]]) -> tuple[str, float]:
     """The pattern that a lesson belongs to, by how alike it is to captures of each; empty if to none.
 
-    A pattern's best capture speaks for it, and the average of all must not contradict.
+    All captures of a pattern are asked: one that happens to share its words would draw strangers together.
     """
     of_pattern: dict[str, list[float]] = {}
     for pattern, each in alike:
         of_pattern.setdefault(pattern, []).append(each)
-    scores: Mapping[str, float] = {pattern: max(values) for pattern, values in of_pattern.items()}
-    found = max(scores.items(), key=lambda item: (item[1], item[0]), default=("", 0.0))
+    means = {pattern: sum(values) / len(values) for pattern, values in of_pattern.items()}
+    found = max(means.items(), key=lambda item: (item[1], item[0]), default=("", 0.0))
     return found if found[1] >= SAME else ("", found[1])

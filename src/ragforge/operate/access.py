@@ -233,8 +233,9 @@ class Access:
             raise refused() from None
         if not hmac.compare_digest(digest, _digest(match[2])) or not key.works_at(self._clock()):
             raise refused()
-        oversees = Action.MANAGE in MAY[key.role]
-        return Principal(Scope(f"key:{key.id}", key.id, key.projects, key.clearance, oversees), key.role, key)
+        oversees, vouches = Action.MANAGE in MAY[key.role], Action.LEARN in MAY[key.role]
+        scope = Scope(f"key:{key.id}", key.id, key.projects, key.clearance, oversees, vouches)
+        return Principal(scope, key.role, key)
 
     def used_today(self, principal: Principal) -> tuple[Spent, timedelta]:
         with self._catalog.read() as c:

@@ -7,6 +7,7 @@ import re
 import pytest
 
 from ragforge.client import RemoteForge
+from ragforge.client.lessons import RemoteLessons
 from ragforge.client.wire import address_of, raised_there
 from ragforge.errors import UserError
 from ragforge.interfaces.hints import HTTP
@@ -32,5 +33,6 @@ def test_every_call_in_a_hint_is_told_as_a_method() -> None:
     assert len(calls) > 8
     for call in calls:
         hint = raised_there({"code": "not_found", "message": "no", "hint": f"{call} shows them"}).hint
-        method = re.match(r"(\w+)\(", hint)
-        assert method and hasattr(RemoteForge, method[1]) and not CALL.search(hint), hint
+        method = re.match(r"(lessons\.)?(\w+)\(", hint)
+        whose = RemoteLessons if method and method[1] else RemoteForge
+        assert method and hasattr(whose, method[2]) and not CALL.search(hint), hint

@@ -95,6 +95,8 @@ def test_over_http_hints_name_calls(forge: Ragforge) -> None:
         ("GET", "/v1/projects/p/evaluations/none"): "POST /v1/projects/{project}/evaluations with",
         ("GET", "/v1/projects/p/questions/none"): "GET /v1/projects/{project}/questions shows",
         ("GET", "/v1/jobs/none"): "GET /v1/jobs shows",
+        ("GET", "/v1/projects/p/lessons/staged/none"): "GET /v1/projects/{project}/lessons/staged shows",
+        ("GET", "/v1/projects/p/lessons/patterns/none"): "GET /v1/projects/{project}/lessons/patterns shows",
     }
     with serving(forge) as url, httpx.Client(base_url=url, timeout=30) as client:
         for (method, path), hint in wanted.items():

@@ -142,12 +142,15 @@ class SqlLessons:
         row = self._session.project(scope, project)
         own = _captured().where(_s.project == row.ord, _s.success_verified).order_by(_s.ord).limit(limit)
         staged = self._session.execute(own.where(~_s.embedded)).all()
-        if staged:
-            return [_lesson(each) for each in staged]
-        model = sa.select(t.embedders.c.ord).where(t.embedders.c.fingerprint == fingerprint).scalar_subquery()
-        vectors = t.knowledge_vectors.c
-        has = sa.exists().where(vectors.lesson == _s.ord, vectors.embedder == model)
-        return [_lesson(each) for each in self._session.execute(own.where(_s.embedded, ~has))]
+        found = staged or self._session.execute(own.where(_s.embedded, ~_has_vectors(fingerprint)))
+        return [_lesson(each) for each in found]
+
+    def waiting(self, scope: Scope, project: str, fingerprint: str) -> int:
+        """How many are pending."""
+        row = self._session.project(scope, project)
+        pending = ~_s.embedded | ~_has_vectors(fingerprint)
+        found = sa.select(sa.func.count()).where(_s.project == row.ord, _s.success_verified, pending)
+        return int(self._session.execute(found).scalar_one())
 
     def put_vectors(
         self, scope: Scope, project: str, card: EmbedderCard, vectors: Sequence[tuple[int, bytes, bytes]]
@@ -387,6 +390,12 @@ def _captured() -> sa.Select[Any]:
         .join(t.projects, t.projects.c.ord == _s.project)
         .join(t.knowledge_patterns, _p.ord == _s.pattern, isouter=True)
     )
+
+
+def _has_vectors(fingerprint: str) -> sa.ColumnElement[bool]:
+    model = sa.select(t.embedders.c.ord).where(t.embedders.c.fingerprint == fingerprint).scalar_subquery()
+    vectors = t.knowledge_vectors.c
+    return sa.exists().where(vectors.lesson == _s.ord, vectors.embedder == model)
 
 
 # Every query of an orchestrator asks these: they are written out, as those of passages are.

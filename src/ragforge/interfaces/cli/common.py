@@ -25,10 +25,11 @@ DEFAULT_PROJECT = "default"
 _OF_PROJECT = (
     "add|sync|watch|ls|show|rm|on|off|label|search|explain|ask|prompt|chat|make [a-z-]+|log [a-z]+|feedback"
     "|conversation [a-z]+|project rules|project memory|eval [a-z]+|rebuild|reindex|check"
+    "|learn capture [a-z]+|learn (?!prune|calibrate)[a-z]+"
 )
 _STEP = re.compile(
     rf"\bragforge (?:(?P<project>{_OF_PROJECT})"
-    r"|project [a-z]+|keys [a-z]+|jobs [a-z]+|init|doctor|config show)\b(?P<named>(?= -p| --project))?"
+    r"|project [a-z]+|keys [a-z]+|jobs [a-z]+|learn [a-z]+|init|doctor|config show)\b(?P<named>(?= -p| --project))?"
 )
 """A command in a message that acts on a workspace, and perhaps on one project of it."""
 

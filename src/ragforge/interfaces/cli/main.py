@@ -75,6 +75,10 @@ COMMANDS = {
         "Make a cited document from a project: blueprint, pdr, workflow, build-plan, or a kind of your own.",
     ),
     "eval": ("evaluation", "Measure how well the right documents are found and questions answered."),
+    "learn": (
+        "learn",
+        "What agents learn: told, embedded at checkpoints, asked for, reviewed, and gone a year later.",
+    ),
     "mcp": (
         "mcp",
         "Offer this workspace to an assistant, over the Model Context Protocol on standard input and output.",

@@ -76,6 +76,7 @@ def list_projects(common: Common) -> None:
     elif not rows:
         common.say("There are no projects. Next: ragforge project new NAME, or ragforge add PATH")
     else:
+        sharing = any(project.shares_lessons for project, _ in rows)
         columns = (
             Column("project", least=12),
             Column("name", least=12, dropped=True),
@@ -83,14 +84,17 @@ def list_projects(common: Common) -> None:
             Column("chunks", align_right=True),
             Column("split"),
             Column("embedder", least=12),
+            *([Column("lessons")] if sharing else []),
             Column("made", align_right=True),
         )
-        print_table(columns, [_row(project, len(d), sum(one.chunks for one in d)) for project, d in rows])
+        print_table(columns, [_row(project, len(d), sum(one.chunks for one in d), sharing) for project, d in rows])
 
 
-def _row(project: Project, documents: int, chunks: int) -> list[str]:
+def _row(project: Project, documents: int, chunks: int, sharing: bool) -> list[str]:
     numbers = (f"{documents:,}", f"{chunks:,}")
-    return [project.slug, project.name, *numbers, project.strategy.name, project.embedder, ago(project.created_at)]
+    lessons = ["shared" if project.shares_lessons else "kept"] if sharing else []
+    facts = (project.strategy.name, project.embedder, *lessons, ago(project.created_at))
+    return [project.slug, project.name, *numbers, *facts]
 
 
 def change(
@@ -100,12 +104,21 @@ def change(
     strategy: StrategyName = None,
     split: Sizes = None,
     embedder: EmbedderName = None,
+    share_lessons: Annotated[
+        bool | None,
+        typer.Option(
+            "--share-lessons/--keep-lessons", help="Whether other projects are told what was learnt in this one"
+        ),
+    ] = None,
 ) -> None:
     """Change a project. A new splitter or model re-indexes it, while it stays usable."""
-    if not (name or strategy or split or embedder):
-        raise UserError("Nothing to change", hint="give --name, --strategy, --split or --embedder")
+    if not (name or strategy or split or embedder or share_lessons is not None):
+        raise UserError("Nothing to change", hint="give --name, --strategy, --split, --embedder or --share-lessons")
     with common.open() as forge:
         slug = _renamed(common, forge, project, name).slug if name else forge.project(project).slug
+        if share_lessons is not None:
+            forge.lessons.share(share_lessons, project=slug)
+            common.say(f"Its lessons are told {'in all projects' if share_lessons else 'in this project only'}")
         if strategy or split or embedder:
             _reindex(common, forge, slug, strategy, split, embedder)
         _print_project(common, forge.project(slug))
@@ -192,6 +205,7 @@ def _print_project(common: Common, project: Project) -> None:
         common.say(
             f"Project {plain(project.slug)} ({plain(project.name)}): split by {project.strategy.name}, "
             f"embedder {plain(project.embedder)}, generation {project.generation}"
+            f"{', shares its lessons' if project.shares_lessons else ''}"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -127,6 +128,24 @@ def read_text(file: Path, option: str) -> str:
     except (OSError, UnicodeDecodeError) as problem:
         reason = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8"
         raise UserError(f"cannot read {name}: {reason}", hint=f"{option} takes UTF-8 text") from None
+
+
+def texts_of(given: Mapping[str, str]) -> list[str]:
+    """What options say, each by its name: a text, that of the file which @ names, or stdin."""
+    if len(several := [option for option, text in given.items() if text == _STANDARD_INPUT]) > 1:
+        raise UserError(
+            f"{' and '.join(several)} cannot all be standard input", hint="read the others from files: @FILE"
+        )
+    return [text_of(option, text) for option, text in given.items()]
+
+
+def text_of(option: str, text: str) -> str:
+    """One of them. `@@` is how a text begins with an @."""
+    if text == _STANDARD_INPUT:
+        return read_text(Path(text), option)
+    if text.startswith("@@"):
+        return text[1:]
+    return read_text(Path(text[1:]), f"{option} @FILE") if text.startswith("@") else text
 
 
 def _write(common: Common, forge: Ragforge, slug: str, kind: ProjectTextKind, text: str) -> None:

@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 
 from ragforge.domain.access import Clearance
 from ragforge.domain.conversation import LONGEST_TITLE, Turn
+from ragforge.domain.lessons import TOLD, CheckpointKind, EntryType
 from ragforge.domain.library import Labels
 from ragforge.domain.prompts import Shaping
 from ragforge.domain.retrieval import MOST_PASSAGES, Filters, Tuning
@@ -31,6 +32,8 @@ Reranked = Annotated[int, Field(ge=1, le=200)]
 Explained = Annotated[int, Field(ge=1, le=200)]
 Size = Annotated[int, Field(ge=1, le=1_000_000)]
 Tag = Annotated[str, Field(min_length=1, max_length=100)]
+Words = Annotated[str, Field(max_length=20_000)]
+Asked = Annotated[str, Field(max_length=100_000)]
 Stage = Literal["memory", "shape", "inject", "gate", "condense"]
 
 _MOST_FIELDS = 100
@@ -346,6 +349,122 @@ class ArtifactChange(Body):
         return {each.number: each.was for each in self.sections if each.was is not None}
 
 
+# -- lessons
+
+
+class ToldFields(Body):
+    """The words of a lesson; which of them it takes depends on its type."""
+
+    task: Words = ""
+    """What was being done."""
+    failure_description: Words = ""
+    error_message: Words = ""
+    solution_steps: Words = ""
+    """Of a failure: what verifiably solved it."""
+    gate_type: Word = ""
+    human_feedback: Words = ""
+    revision_approach: Words = ""
+    """Of a rejection: what was approved instead."""
+    approved_approach: Words = ""
+    """Of an approval at the first attempt."""
+    decision_criteria: Words = ""
+    """When this is the thing to try."""
+    evidence: Words = ""
+    """What verified it, such as the test that passes now."""
+
+    def told(self) -> dict[str, str]:
+        """What was said, by name."""
+        return {name: text for name, text in self.model_dump(exclude_unset=True).items() if name in TOLD}
+
+
+class ForWhom(Body):
+    """Who a lesson is for; what is left out stands for all."""
+
+    agent_type: Word = ""
+    """Such as `backend`."""
+    task_type: Word = ""
+    technology: Word = ""
+
+    def names(self) -> dict[str, str]:
+        return {"agent_type": self.agent_type, "task_type": self.task_type, "technology": self.technology}
+
+
+class LessonRequest(ForWhom, ToldFields):
+    entry_type: EntryType
+    verified: bool = True
+    """Whether a test or a person says that it works. If not, it waits until a person approves it."""
+
+
+class LessonChange(ToldFields):
+    """What is left out stays as it is."""
+
+
+class CheckpointRequest(Body):
+    kind: CheckpointKind = CheckpointKind.MANUAL
+    """What was reached."""
+
+
+class LessonQuery(ForWhom):
+    """Either `task`, or `failure_description` with or without its `error_message`."""
+
+    task: Asked = ""
+    """One that is about to begin."""
+    failure_description: Asked = ""
+    error_message: Asked = ""
+    entry_type: EntryType | None = None
+    """For a task: only lessons of this type. For a failure only failures are looked at."""
+    limit: Annotated[int, Field(ge=1, le=5)] | None = None
+    """Patterns at most: for a task up to 5, for a failure up to 3."""
+
+
+class LessonContextRequest(ForWhom):
+    task: Question
+    max_tokens: Annotated[int, Field(ge=0, le=200_000)] = 0
+    """Of all that is told; 0: as the settings say."""
+
+
+class OutcomeRequest(Body):
+    success: bool
+    note: Words = ""
+
+
+class PatternChange(Body):
+    """A person's words for a pattern."""
+
+    problem: Words
+    solution: Words
+    when_to_try: Words
+    version: Annotated[int, Field(ge=1, le=2**31 - 1)]
+    """The one you saw: if it is another by now, that is a conflict."""
+
+
+class MergeRequest(Body):
+    others: Annotated[list[Word], Field(min_length=1, max_length=1_000)]
+    """Ids of patterns that tell the same; they become part of this one."""
+
+
+class SplitRequest(Body):
+    lessons: Annotated[list[Word], Field(min_length=1, max_length=1_000)]
+    """Ids of captures that do not tell the same; they become a pattern of their own."""
+
+
+class LessonRecord(ForWhom, ToldFields):
+    """A lesson as `export` writes it."""
+
+    id: Word = ""
+    """One that was brought before is not brought twice."""
+    entry_type: EntryType
+    verified: bool = False
+    captured_at: Word | None = None
+    embedded_at: Word | None = None
+    pattern: Annotated[dict[Word, Any], Field(max_length=20)] | None = None
+    """How its pattern did there; not taken over."""
+
+
+class LessonsImport(Body):
+    records: Annotated[list[LessonRecord], Field(min_length=1, max_length=1_000, fail_fast=True)]
+
+
 # -- projects and files
 
 
@@ -378,7 +497,12 @@ class ProjectRequest(Body):
 
 
 class ProjectChange(Body):
-    name: Annotated[str, Field(min_length=1, max_length=200)]
+    """What is left out stays as it is."""
+
+    name: Annotated[str, Field(min_length=1, max_length=200)] | None = None
+    """Another name, and with it another slug."""
+    shares_lessons: bool | None = None
+    """Whether orchestrators of other projects are told what was learnt in this one."""
 
 
 class ReindexRequest(Body):

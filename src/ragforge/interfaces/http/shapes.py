@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import IntEnum
 from functools import cache
@@ -13,6 +13,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic import Field
 from typing_extensions import TypedDict
+
+from ragforge.domain.plain import is_internal
+from ragforge.domain.retrieval import Degraded
+
+_AS_THEY_ARE = (Degraded,)
+"""What `interfaces.fields` uses too: a second type of the same name would rename both in the schema."""
 
 
 @cache
@@ -25,11 +31,11 @@ def shape(kind: Any) -> Any:
         return kind
     if origin is not None:
         return _collection(origin, inner)
-    if not isinstance(kind, type):
+    if not isinstance(kind, type) or kind in _AS_THEY_ARE:
         return kind
     if is_dataclass(kind):
         hints = get_type_hints(kind)
-        named = {name: shape(hints[name]) for name in kind.__dataclass_fields__}
+        named = {each.name: shape(hints[each.name]) for each in fields(kind) if not is_internal(each)}
         made = TypedDict(kind.__name__, named)  # type: ignore[misc]
         made.__doc__ = kind.__doc__
         return made

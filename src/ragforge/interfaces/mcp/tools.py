@@ -1,4 +1,4 @@
-"""The tools: what each takes, gives and does. None of them changes anything but the log.
+"""The tools: what each takes, gives and does. Only those that tell of lessons change anything but the log.
 
 `search` and `fetch` have one text argument each and the shape that assistants with connectors expect: results with
 `id`, `title` and `url`, then one of them whole. An id is `<project>/<file>`, perhaps with `@<character>` to begin at.
@@ -22,11 +22,13 @@ from ragforge.domain.answers import Abstention, Answer, Citation, DoneEvent
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.cursor import Cursor
 from ragforge.domain.documents import Locator
+from ragforge.domain.lessons import EntryType, FoundPattern
 from ragforge.domain.library import Document, Project
 from ragforge.domain.pending import Pending
 from ragforge.domain.retrieval import Degraded, Passage, Verdict
 from ragforge.errors import NotFound, UserError
 from ragforge.interfaces.http.requests import Body
+from ragforge.interfaces.lessons import found_for
 
 TOOLS: Mapping[str, Action] = {
     "search": Action.ASK,
@@ -35,6 +37,9 @@ TOOLS: Mapping[str, Action] = {
     "explain": Action.ASK,
     "list_projects": Action.READ,
     "list_files": Action.READ,
+    "lessons_capture": Action.CAPTURE,
+    "lessons_query": Action.LEARN,
+    "record_outcome": Action.LEARN,
 }
 """Who may call what: a role sees the tools of its actions, and no others."""
 
@@ -95,6 +100,54 @@ class NoArguments(Body):
 class FilesArguments(Body):
     project: SomeProject = None
     after: Annotated[str, Field(max_length=1_000, description="`next` of the answer before, for more files")] = ""
+
+
+Told = Annotated[str, Field(max_length=20_000)]
+Facet = Annotated[str, Field(max_length=1_000)]
+Agent = Annotated[Facet, Field(description="For which kind of agent, such as backend; left out: for all")]
+TaskKind = Annotated[Facet, Field(description="For which kind of task; left out: for all")]
+Technology = Annotated[Facet, Field(description="For which technology; left out: for all")]
+Once = Annotated[str, Field(max_length=200, description="The same key again counts once")]
+
+
+class CaptureArguments(Body):
+    entry_type: Annotated[EntryType, Field(description="Which of the three it is; the others' fields stay empty")]
+    project: SomeProject = None
+    agent_type: Agent = ""
+    task_type: TaskKind = ""
+    technology: Technology = ""
+    task: Annotated[Told, Field(description="What was being done")] = ""
+    failure_description: Annotated[Told, Field(description="failure_solution: what failed")] = ""
+    error_message: Annotated[Told, Field(description="failure_solution: the error as it reads")] = ""
+    solution_steps: Annotated[Told, Field(description="failure_solution: what verifiably solved it")] = ""
+    gate_type: Annotated[Facet, Field(description="gate_rejection, gate_approval: which gate")] = ""
+    human_feedback: Annotated[Told, Field(description="gate_rejection: why a person rejected it")] = ""
+    revision_approach: Annotated[Told, Field(description="gate_rejection: what they approved instead")] = ""
+    approved_approach: Annotated[Told, Field(description="gate_approval: what passed at the first attempt")] = ""
+    decision_criteria: Annotated[Told, Field(description="When this is the thing to try")] = ""
+    evidence: Annotated[Told, Field(description="What verified it, such as the test that passes now")] = ""
+    verified: Annotated[bool, Field(description="False: it waits until a person approves it")] = True
+    key: Once = ""
+
+
+class LessonsArguments(Body):
+    task: Annotated[str, Field(max_length=100_000, description="A task that is about to begin")] = ""
+    failure_description: Annotated[str, Field(max_length=100_000, description="Or: what has failed")] = ""
+    error_message: Annotated[str, Field(max_length=100_000, description="With that: the error as it reads")] = ""
+    project: SomeProject = None
+    agent_type: Agent = ""
+    task_type: TaskKind = ""
+    technology: Technology = ""
+    entry_type: Annotated[EntryType | None, Field(description="For a task: only lessons of this type")] = None
+    limit: Annotated[int | None, Field(ge=1, le=5, description="Up to 5 for a task, 3 for a failure")] = None
+
+
+class OutcomeArguments(Body):
+    pattern: Annotated[Name, Field(description="The id of a pattern that lessons_query gave")]
+    success: Annotated[bool, Field(description="Whether it worked")]
+    note: Annotated[Told, Field(description="What came of it, in words")] = ""
+    project: SomeProject = None
+    key: Once = ""
 
 
 # -- what they give
@@ -195,6 +248,49 @@ class FilesFields(TypedDict):
     project: str
     files: list[FileFields]
     next: str | None
+
+
+class CapturedFields(TypedDict):
+    id: str
+    project: str
+    quality: str
+    verified: bool
+    """If not, it waits until a person approves it."""
+    embedded: bool
+    """Whether a checkpoint has taken it up; until then it is not found."""
+
+
+class PatternFields(TypedDict):
+    id: str
+    """What record_outcome takes."""
+    entry_type: str
+    problem: str
+    solution: str
+    when_to_try: str
+    label: str
+    successes: int
+    losses: int
+    quality: str
+    similarity: float
+    alternative_to: list[str]
+    """Ids of other patterns of this answer that solve the same problem in another way."""
+
+
+class LessonsFields(TypedDict):
+    project: str
+    patterns: list[PatternFields]
+    """The most reliable first."""
+    block: str
+    """What an agent is told of them; empty if nothing is known."""
+    notice: str
+
+
+class OutcomeFields(TypedDict):
+    id: str
+    pattern: str
+    project: str
+    success: bool
+    recorded_at: str
 
 
 # -- what they do. Each yields what it gives, at last; before that perhaps that it waits.
@@ -360,6 +456,69 @@ def _file_fields(call: Call, project: str, document: Document) -> FileFields:
     }
 
 
+def lessons_capture(call: Call, asked: CaptureArguments) -> Work:
+    """Tell what was learnt: a failure and its solution, a rejection and the revision, or an approval at once."""
+    project = _one(call.forge, asked.project).slug
+    told = asked.model_dump(exclude_unset=True, exclude={"project", "entry_type"})
+    lesson = call.forge.lessons.capture(asked.entry_type, project=project, **told)
+    fields: CapturedFields = {
+        "id": lesson.id,
+        "project": project,
+        "quality": str(lesson.quality),
+        "verified": lesson.verified,
+        "embedded": lesson.embedded,
+    }
+    yield fields
+
+
+def lessons_query(call: Call, asked: LessonsArguments) -> Work:
+    """Ask what worked before, for a task or a failure: patterns, and the block to put before an agent's task."""
+    from ragforge.flows.lessons import told_in_context
+
+    project = _one(call.forge, asked.project).slug
+    found = found_for(call.forge, project, **asked.model_dump(exclude={"project"}))
+    fields: LessonsFields = {
+        "project": project,
+        "patterns": [_pattern_fields(each) for each in found.patterns],
+        "block": told_in_context("", found, call.forge.settings.learn.context_tokens).block,
+        "notice": "; ".join(_told(found.notice, found.degraded)),
+    }
+    yield fields
+
+
+def _pattern_fields(found: FoundPattern) -> PatternFields:
+    words = found.pattern.words
+    return {
+        "id": found.pattern.id,
+        "entry_type": str(found.pattern.facets.entry_type),
+        "problem": words.problem,
+        "solution": words.solution,
+        "when_to_try": words.when_to_try,
+        "label": str(found.label),
+        "successes": found.record.successes,
+        "losses": found.record.losses,
+        "quality": str(found.pattern.quality),
+        "similarity": round(found.similarity, 3),
+        "alternative_to": list(found.alternative_to),
+    }
+
+
+def record_outcome(call: Call, asked: OutcomeArguments) -> Work:
+    """Say what came of applying a pattern: it counts from the next query on."""
+    project = _one(call.forge, asked.project).slug
+    outcome = call.forge.lessons.record_outcome(
+        asked.pattern, asked.success, project=project, note=asked.note, key=asked.key
+    )
+    fields: OutcomeFields = {
+        "id": outcome.id,
+        "pattern": outcome.pattern,
+        "project": project,
+        "success": outcome.success,
+        "recorded_at": outcome.recorded_at.isoformat(),
+    }
+    yield fields
+
+
 def _one(forge: Ragforge, given: str | None) -> Project:
     """The project that is named, or the only one there is."""
     if given:
@@ -389,6 +548,8 @@ class Tool:
     takes: type[Body]
     gives: Any
     work: Callable[[Call, Any], Work]
+    reads: bool = True
+    """Whether it changes nothing but the log."""
 
     @property
     def description(self) -> str:
@@ -402,4 +563,7 @@ BY_NAME: Mapping[str, Tool] = {
     "explain": Tool("Explain a search", QuestionArguments, ExplainFields, explain),
     "list_projects": Tool("List projects", NoArguments, ProjectsFields, list_projects),
     "list_files": Tool("List files", FilesArguments, FilesFields, list_files),
+    "lessons_capture": Tool("Tell a lesson", CaptureArguments, CapturedFields, lessons_capture, reads=False),
+    "lessons_query": Tool("Ask for lessons", LessonsArguments, LessonsFields, lessons_query),
+    "record_outcome": Tool("Say what came of a lesson", OutcomeArguments, OutcomeFields, record_outcome, reads=False),
 }

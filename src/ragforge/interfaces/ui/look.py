@@ -46,8 +46,21 @@ _STYLE = """
 .rf-chip { display: inline-block; font-size: .8rem; padding: .1rem .55rem; margin: 0 .3rem .3rem 0; border-radius: 1rem;
   background: rgb(128 128 128 / .16); overflow-wrap: anywhere; }
 .rf-chip.ok { background: rgb(46 160 90 / .2); } .rf-chip.no { background: rgb(208 66 66 / .18); }
-.rf-chip.note { background: rgb(214 158 20 / .22); }
-@media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding-left: .9rem; padding-right: .9rem; } }
+.rf-chip.note { background: rgb(214 158 20 / .22); } .rf-chip.kind { background: rgb(61 126 219 / .2); }
+.rf-chip.whole { white-space: nowrap; }
+.rf-chips { margin-bottom: .25rem; }
+.rf-lesson.out .rf-facts { opacity: .66; }
+dl.rf-facts.rf-facts { display: grid; grid-template-columns: 8.5rem minmax(0, 1fr); gap: .35rem .9rem;
+  margin: 0 0 .5rem; padding: 0; }
+.rf-facts dt { opacity: .72; font-size: .85rem; line-height: 1.7; margin: 0; padding: 0; }
+.rf-facts.rf-facts dd, .rf-said { padding: 0; margin: 0; line-height: 1.45; white-space: pre-wrap;
+  overflow-wrap: anywhere; unicode-bidi: plaintext; }
+.rf-facts dd.code { font-family: monospace; font-size: .82rem; line-height: 1.75; }
+.rf-record { display: flex; flex-wrap: wrap; align-items: center; gap: .1rem .5rem; font-size: .875rem; }
+.rf-record .rf-chip { margin-bottom: 0; }
+@media (max-width: 640px) { [data-testid="stMainBlockContainer"] { padding-left: .9rem; padding-right: .9rem; }
+  dl.rf-facts.rf-facts { grid-template-columns: minmax(0, 1fr); gap: 0; }
+  .rf-facts.rf-facts dd { margin-bottom: .45rem; } }
 </style>
 """
 

@@ -9,7 +9,18 @@ import streamlit as st
 
 from ragforge.domain.access import Action
 from ragforge.errors import RagforgeError, Unauthenticated
-from ragforge.interfaces.ui import chat, chats, documents, evaluation, files, passage, projects, session, status
+from ragforge.interfaces.ui import (
+    chat,
+    chats,
+    documents,
+    evaluation,
+    files,
+    lessons,
+    passage,
+    projects,
+    session,
+    status,
+)
 from ragforge.interfaces.ui.control import control
 from ragforge.interfaces.ui.engine import Visitor, engine
 from ragforge.interfaces.ui.look import html, quiet, show_problem, style
@@ -43,6 +54,7 @@ def main() -> None:
                 _page(chat.chat, found, "Chat", ":material/chat:", default=True),
                 _page(documents.documents, found, "Documents", ":material/article:"),
                 _page(evaluation.evaluation, found, "Evaluation", ":material/monitoring:"),
+                _page(lessons.lessons, found, "Lessons", ":material/school:"),
                 _page(status.status, found, "Status", ":material/health_and_safety:"),
             ],
             position="top",

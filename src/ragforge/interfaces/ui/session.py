@@ -133,7 +133,8 @@ _PRIVATE = ("private", "thread")
 """Answers of which nothing is kept, and what their questions are known by."""
 _OF_PROJECT = (
     "chat", "draft", "prompted", "uploads", "refused", "artifact", "window", "editing", "edit_section", "run", "why",
-    "shown_files", "switches", *_PRIVATE,
+    "shown_files", "switches", "pattern", "edit_pattern", "edit_capture", "tried", "brought", "shown_lessons",
+    "shown_waiting", "shown_evidence", *_PRIVATE,
 )  # fmt: skip
 """What was chosen or done in one project, and means nothing in another."""
 

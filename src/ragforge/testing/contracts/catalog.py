@@ -1214,6 +1214,7 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.lessons.change(s, p, "l", verified=True),
             lambda u, s, p: u.lessons.remove(s, p, ["l"]),
             lambda u, s, p: u.lessons.pending(s, p, CARD.fingerprint, 1),
+            lambda u, s, p: u.lessons.waiting(s, p, CARD.fingerprint),
             lambda u, s, p: u.lessons.put_vectors(s, p, CARD, []),
             lambda u, s, p: u.lessons.take_up(s, p, 1, ""),
             lambda u, s, p: u.lessons.share(s, p, True),

@@ -124,12 +124,14 @@ class LessonsContract(ShelfContract):
         waiting, ready = capture(shelf, verified=False), capture(shelf)
         with shelf.catalog.read() as unit:
             assert unit.lessons.pending(shelf.scope, shelf.id, CARD.fingerprint, 10) == [ready]
+            assert unit.lessons.waiting(shelf.scope, shelf.id, CARD.fingerprint) == 1
         take_up(shelf, ready)
         with shelf.catalog.write() as unit:
             (renewed,) = unit.lessons.pending(shelf.scope, shelf.id, OTHER_CARD.fingerprint, 10)
             assert renewed.id == ready.id
             verified = unit.lessons.change(shelf.scope, shelf.id, waiting.id, verified=True)
             assert unit.lessons.pending(shelf.scope, shelf.id, OTHER_CARD.fingerprint, 10) == [verified]
+            assert unit.lessons.waiting(shelf.scope, shelf.id, OTHER_CARD.fingerprint) == 2
 
     def test_what_is_staged_can_be_corrected_what_was_taken_up_cannot(self, shelf: Shelf) -> None:
         lesson = capture(shelf)
@@ -246,14 +248,15 @@ class LessonsContract(ShelfContract):
             foreign = scope_of(shelf.id)
             (told,) = unit.patterns.outcomes(foreign, shelf.id, id)
             assert (told.note, told.recorded_by, told.project) == ("", "", ""), "words stay in their project"
-            for use in (
+            uses: tuple[Callable[[Unit], object], ...] = (
                 lambda u: u.patterns.get(guest, mine.id, id),
                 lambda u: u.patterns.judge(guest, mine.id, id, PatternState.REJECTED, approved=False),
                 lambda u: u.patterns.edit(guest, mine.id, id, Words("a", "b", "c"), 1),
                 lambda u: u.patterns.merge(guest, mine.id, own, [id]),
                 lambda u: u.patterns.lessons(guest, mine.id, id),
                 lambda u: u.patterns.outcomes(guest, mine.id, id),
-            ):
+            )
+            for use in uses:
                 with pytest.raises(NotFound):
                     use(unit)
             unit.lessons.share(shelf.scope, shelf.id, False)

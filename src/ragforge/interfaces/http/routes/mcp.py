@@ -28,7 +28,7 @@ router = APIRouter(tags=["MCP"])
 
 @router.post("/mcp", include_in_schema=False)
 async def mcp(request: Request, caller: Called) -> Response:
-    """Tools for other programs: search, fetch, ask, explain, list_projects, list_files."""
+    """Tools for other programs: search, fetch, ask, explain, lists of projects and files, lessons."""
     host: Host = request.app.state.mcp
     return _Handed(await host.manager())
 

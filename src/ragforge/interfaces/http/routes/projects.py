@@ -41,9 +41,14 @@ def project(project: str, caller: Called) -> Response:
 
 
 @router.patch("/{project}", response_model=shape(Project))
-def rename(project: str, asked: ProjectChange, caller: Called) -> Response:
-    """Give a project another name, and with it another slug."""
-    return caller.shown(caller.forge.rename_project(caller.forge.project(project).slug, asked.name))
+def change(project: str, asked: ProjectChange, caller: Called) -> Response:
+    """Give a project another name, and with it another slug; or say whether others are told its lessons."""
+    known = caller.forge.project(project)
+    if asked.name is not None:
+        known = caller.forge.rename_project(known.slug, asked.name)
+    if asked.shares_lessons is not None:
+        known = caller.forge.lessons.share(asked.shares_lessons, project=known.slug)
+    return caller.shown(known)
 
 
 @router.delete("/{project}", response_model=list[shape(Removal)])  # type: ignore[misc]
