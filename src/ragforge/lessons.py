@@ -259,15 +259,21 @@ class Lessons:
         task: str,
         *,
         project: str = "default",
+        failure_description: str = "",
+        error_message: str = "",
         agent_type: str = "",
         task_type: str = "",
         technology: str = "",
         max_tokens: int = 0,
     ) -> LessonContext:
-        """What an agent reads before its task: the task itself, and the block of what is known."""
+        """What an agent reads before its task: the task itself, and the block of what is known.
+
+        With a failure, the block is of how that was solved before.
+        """
         filters = capture.filters(agent_type, task_type, technology, "")
+        failure = "\n".join(filter(None, (failure_description.strip(), error_message.strip())))
         budget = max_tokens or self._context_tokens
-        return self._learn.context(self._scope, self._project(project), task, filters, budget)
+        return self._learn.context(self._scope, self._project(project), task, failure, filters, budget)
 
     def record_outcome(
         self, pattern: str, success: bool, *, project: str = "default", note: str = "", key: str = ""
@@ -407,7 +413,7 @@ class Lessons:
                 yield _exported(lesson, None)
 
     def importing(self, records: Iterable[Mapping[str, Any]], *, project: str = "default") -> Iterator[Lesson]:
-        """Stage lessons that `exported` wrote, or others. What is here already, or came before, is not told twice."""
+        """Stage lessons that `exported` wrote, or others. What is here already is given back, and not told twice."""
         for number, record in enumerate(records, 1):
             try:
                 told = {name: str(record[name]) for name in TOLD if record.get(name)}
@@ -418,17 +424,18 @@ class Lessons:
                 raise UserError(
                     f"record {number} is no lesson", hint="each line is an object with entry_type and its fields"
                 ) from None
-            if id and self._has(id, project):
+            if id and (known := self._here(id, project)):
+                yield known
                 continue
             digest = sha256(json.dumps([kind, names, told], sort_keys=True).encode()).hexdigest()[:32]
-            yield self.capture(kind, project=project, verified=verified, key=f"import:{digest}", **names, **told)
+            key = f"import:{id or digest}"
+            yield self.capture(kind, project=project, verified=verified, key=key, **names, **told)
 
-    def _has(self, id: str, project: str) -> bool:
+    def _here(self, id: str, project: str) -> Lesson | None:
         try:
-            self.lesson(id, project=project)
+            return self.lesson(id, project=project)
         except NotFound:
-            return False
-        return True
+            return None
 
 
 def _exported(lesson: Lesson, pattern: Pattern | None) -> dict[str, Any]:

@@ -450,5 +450,5 @@ def test_K5_the_calibration_tells_how_well_each_curve_tells(desk: Desk) -> None:
     assert set(told["cosine_alone"]) == set(told["calibration"]["measured"]) == {"task", "failure", "problem", "lesson"}
     for name, measured in told["calibration"]["measured"].items():
         assert 0 <= measured["precision"] <= 1 and 0 <= measured["recall"] <= 1
-        assert len(told["calibration"][name]["weights"]) == (5 if name == "lesson" else 3)
+        assert len(told["calibration"][name]["weights"]) == (4 if name == "lesson" else 3)
     assert "No such option" in desk.run("learn", "prune", "-p", "x", code=2).stderr

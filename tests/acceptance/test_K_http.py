@@ -112,7 +112,7 @@ class Desk:
         return self.of(Role.ADMIN)
 
     def told(self, body: dict[str, Any], **headers: str) -> Lesson:
-        lesson: Lesson = got(self.agent.post(self.at, json=body, headers=headers), Lesson, 201)
+        lesson: Lesson = got(self.orchestrator.post(self.at, json=body, headers=headers), Lesson, 201)
         return lesson
 
     def checkpoint(self, kind: str = "phase") -> CheckpointReport:
@@ -220,6 +220,16 @@ def given(result: CallToolResult) -> Any:
     return result.structured_content
 
 
+def test_K4_what_an_agent_tells_waits_for_a_person_whatever_it_says(desk: Desk) -> None:
+    """Else whoever holds an agent's key could teach all others."""
+    for body in (failure(verified=True), {"entry_type": "gate_approval", **APPROVAL}):
+        told = got(desk.agent.post(desk.at, json=body), Lesson, 201)
+        assert not told.verified
+    assert (desk.checkpoint().embedded, desk.checkpoint().waiting) == (0, 2)
+    assert got(desk.orchestrator.post(desk.at, json=failure()), Lesson, 201).verified
+    assert desk.checkpoint().embedded == 1
+
+
 # -- K4: who may
 
 
@@ -288,7 +298,7 @@ def test_K1_the_same_key_counts_once(desk: Desk) -> None:
     once = {"Idempotency-Key": "run-7/step-3"}
     first = desk.told(failure(), **once)
     assert desk.told(failure(), **once) == first
-    error_of(desk.agent.post(desk.at, json=failure(1), headers=once), 409)
+    error_of(desk.orchestrator.post(desk.at, json=failure(1), headers=once), 409)
     where = f"{desk.at}/checkpoints"
     jobs = [got(desk.orchestrator.post(where, json={}, params={"wait": 60}, headers=once), Job).id for _ in range(2)]
     assert jobs[0] == jobs[1]
@@ -507,7 +517,8 @@ def test_K9_foreign_is_missing(desks: list[Desk]) -> None:
     for method, path in POLICY:
         if not path.startswith(LESSONS) or POLICY[method, path] is None:
             continue
-        client = {"capture": two.agent, "learn": two.orchestrator, "manage": two.admin}[str(POLICY[method, path])]
+        roles = {"capture": two.agent, "learn": two.orchestrator, "checkpoint": two.orchestrator, "manage": two.admin}
+        client = roles[str(POLICY[method, path])]
         body = _body_of(method, path)
         projects, ids = (one.slug, "nowhere"), ((lesson, pattern), ("0" * 16, "0" * 16))
         told = set()
@@ -586,6 +597,8 @@ def test_K4_the_tools_are_for_those_who_may(desks: list[Desk]) -> None:
     assert (given(first)["quality"], given(first)["embedded"], given(first)["project"]) == ("HIGH", False, one.slug)
     assert refused.is_error and "may not ask for lessons" in text_of(refused)
     assert one.tools(Role.READER)[0].keys() & lessons == set() == one.tools(Role.ADMIN)[0].keys() & lessons
+    assert given(first)["verified"] is False, "an agent cannot vouch for itself"
+    got(one.admin.post(f"{one.at}/staged/{given(first)['id']}/approve"), Lesson)
     one.checkpoint()
     failed = {"failure_description": COMPOSE[0][0], "error_message": REFUSED}
     seen, (task, failing, odd) = one.tools(

@@ -504,7 +504,8 @@ def test_K9_lessons_move_by_export_and_import(forge: Ragforge) -> None:
     assert len(list(forge.lessons.importing(records, project="two"))) == 4
     list(forge.lessons.importing(records, project="two"))
     assert len(forge.lessons.staged(project="two")) == 4, "once"
-    assert list(forge.lessons.importing(records, project="one")) == [], "they are here"
+    here = {each.id for each in forge.lessons.importing(records, project="one")}
+    assert here == {record["id"] for record in records} and len(forge.lessons.staged(project="one")) == 1
     forge.lessons.checkpoint(project="two")
     assert [each.record.successes for each in forge.lessons.patterns(project="two")] == [3]
     with pytest.raises(UserError, match="record 1"):
@@ -527,7 +528,7 @@ def test_a_lost_index_is_built_anew_and_queries_go_on(forge: Ragforge) -> None:
 def test_K8_a_worker_keeps_house(forge: Ragforge, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without anybody asking; a server or a worker that runs does it within minutes of its day."""
     learnt(forge, 1)
-    now = datetime.now(UTC)
+    now = datetime.now(UTC).replace(microsecond=0)
     monkeypatch.setattr("ragforge.operate.worker._REAP_SECONDS", 0.01)
     for days in (366, 368):
         monkeypatch.setattr(forge._flows.learn, "_clock", lambda days=days: now + timedelta(days=days))

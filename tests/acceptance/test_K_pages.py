@@ -246,7 +246,7 @@ def test_K7_who_may_ask_sees_the_block_that_an_agent_gets(forge: Ragforge) -> No
         assert "told nothing beside its task" in _told(tab)
         tab.text_area(key="try-text").set_value("")
         press(tab, "Show it")
-        assert "describe the failure" in _told(tab)
+        assert "describe the task" in _told(tab)
 
 
 @pytest.mark.parametrize(("role", "tries"), [(Role.READER, False), (Role.EDITOR, False), (Role.ORCHESTRATOR, True)])

@@ -250,13 +250,19 @@ class RemoteLessons:
         task: str,
         *,
         project: str = "default",
+        failure_description: str = "",
+        error_message: str = "",
         agent_type: str = "",
         task_type: str = "",
         technology: str = "",
         max_tokens: int = 0,
     ) -> LessonContext:
-        """What an agent reads before its task: the task itself, and the block of what is known."""
-        body = {"task": task, "agent_type": agent_type, "task_type": task_type, "technology": technology}
+        """What an agent reads before its task: the task itself, and the block of what is known.
+
+        With a failure, the block is of how that was solved before.
+        """
+        body = {"task": task, "failure_description": failure_description, "error_message": error_message}
+        body |= {"agent_type": agent_type, "task_type": task_type, "technology": technology}
         return self._forge._one(LessonContext, "POST", f"{_at(project)}/context", body | {"max_tokens": max_tokens})
 
     def record_outcome(

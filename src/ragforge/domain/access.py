@@ -72,6 +72,8 @@ class Action(StrEnum):
     """Make, rename and remove projects; write their rules; reindex; review lessons; read everybody's log and costs."""
     CAPTURE = "capture"
     """Tell lessons."""
+    CHECKPOINT = "checkpoint"
+    """Have lessons embedded that wait for it."""
     LEARN = "learn"
     """Ask for lessons, take up what was told, say what came of them."""
     OPERATE = "operate"
@@ -84,6 +86,7 @@ DEEDS: dict[Action, str] = {
     Action.WRITE: "add, change or remove files, make documents or evaluate",
     Action.MANAGE: "make or change projects, write their rules, reindex them or review lessons",
     Action.CAPTURE: "tell lessons",
+    Action.CHECKPOINT: "have lessons embedded",
     Action.LEARN: "ask for lessons",
     Action.OPERATE: "read the numbers of the whole server",
 }
@@ -94,8 +97,8 @@ _WRITES = _READS | {Action.WRITE}
 MAY: dict[Role, frozenset[Action]] = {
     Role.READER: _READS,
     Role.EDITOR: _WRITES,
-    Role.ADMIN: _WRITES | {Action.MANAGE, Action.OPERATE},
-    Role.ORCHESTRATOR: _READS | {Action.CAPTURE, Action.LEARN},
+    Role.ADMIN: _WRITES | {Action.MANAGE, Action.CHECKPOINT, Action.OPERATE},
+    Role.ORCHESTRATOR: _READS | {Action.CAPTURE, Action.CHECKPOINT, Action.LEARN},
     Role.AGENT: _READS | {Action.CAPTURE},
 }
 """The policy: which role may do what. What it may do it to, the scope says."""

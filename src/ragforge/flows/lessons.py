@@ -69,6 +69,8 @@ _BEHIND = 2_000
 _PRUNED = 5_000
 """Captures removed in one transaction."""
 _LONGEST_QUESTION = 8_000
+_ASKED_FOR = 3
+"""Captures of a pattern whose problem is looked for in others."""
 TASK_RESULTS = 5
 FAILURE_RESULTS = 3
 _ALIKE = 5
@@ -201,24 +203,27 @@ class Learn:
         since = min((each.seq for each in near), default=-1)
         newer = _pages(lambda after: c.lessons.changed(self._system, fingerprint, since, after, _BEHIND))
         asked = {key for each in near for key in each.keys}
-        candidates = {each.key: each for each in c.lessons.indexed(self._system, fingerprint, asked)}
-        candidates |= {each.key: each for each in newer}
+        known_before = {each.key: each for each in c.lessons.indexed(self._system, fingerprint, asked)}
+        came = {each.key: each for each in newer}
         sides: dict[int, match.Side] = {}
         taken: dict[int, bool] = {}
-        for lesson, problem, solution in vectored:
+        for (lesson, problem, solution), its in zip(vectored, near, strict=True):
             if lesson.embedded:
                 continue
             own = match.side(lesson.facets, lesson.told, self._words.lexicon)
+            candidates = {key: known_before[key] for key in its.keys if key in known_before} | came
             alike = []
             for each in candidates.values():
                 if each.project == lesson.project and each.facets == lesson.facets and each.key != lesson.key:
-                    other = sides.setdefault(each.key, match.side(each.facets, each.told, self._words.lexicon))
+                    if each.key not in sides:
+                        sides[each.key] = match.side(each.facets, each.told, self._words.lexicon)
+                    other = sides[each.key]
                     cosines = _cosine(problem, each.problem), _cosine(solution, each.solution)
                     alike.append((each.pattern, match.value(curves.lesson, match.of_lessons(*cosines, own, other))))
             known, _ = match.best(alike)
             if pattern := c.lessons.take_up(scope, project, lesson.key, known):
                 taken[lesson.key] = pattern == known
-                candidates |= {each.key: each for each in c.lessons.indexed(self._system, fingerprint, [lesson.key])}
+                came |= {each.key: each for each in c.lessons.indexed(self._system, fingerprint, [lesson.key])}
         return taken
 
     def _followed(self, fingerprint: str, cancel: Cancel) -> set[str]:
@@ -395,7 +400,7 @@ class Learn:
             own = c.lessons.indexed(self._system, fingerprint, [each.key for each in lessons])
             facet = c.lessons.facet(scope, project, pattern.facets)
             others: dict[str, None] = {}
-            for each in own:
+            for each in own[:_ASKED_FOR]:
                 rows, _ = self._near(c, fingerprint, _vector(each.problem), QueryWords(), facet)
                 others |= dict.fromkeys(row.pattern for row in rows if self._same_problem(each, row, curves))
             others.pop(pattern.id, None)
@@ -408,18 +413,23 @@ class Learn:
 
     # -- context
 
-    def context(self, scope: Scope, project: str, task: str, filters: LessonFilters, budget: int) -> LessonContext:
-        """What an agent reads before its task: the task, and what is known."""
-        found = self.for_task(scope, project, task, filters, TASK_RESULTS)
+    def context(
+        self, scope: Scope, project: str, task: str, failure: str, filters: LessonFilters, budget: int
+    ) -> LessonContext:
+        """What an agent reads before its task: the task, and what is known for it, or for a failure on the way."""
+        if failure:
+            found = self.for_failure(scope, project, failure, "", filters, FAILURE_RESULTS)
+        else:
+            found = self.for_task(scope, project, task, filters, TASK_RESULTS)
         return told_in_context(context.basic(task, filters), found, budget)
 
     # -- outcome
 
     def outcome(self, scope: Scope, project: str, pattern: str, *, success: bool, note: str, key: str) -> Outcome:
         """What came of applying a pattern. It counts from the next query on."""
-        capture.check("note", note)
+        kept = self._mask()(capture.note(note))
         with self._catalog.write() as c:
-            return c.patterns.record(scope, project, pattern, success=success, note=self._mask()(note.strip()), key=key)
+            return c.patterns.record(scope, project, pattern, success=success, note=kept, key=key)
 
     # -- what similarity means
 

@@ -103,6 +103,13 @@ def edited(words: Words, mask: Callable[[str], str]) -> Words:
     return Words(**kept)
 
 
+def note(text: str) -> str:
+    """What is said of an outcome, as it is kept."""
+    kept = _clean(text)
+    check("note", kept)
+    return kept
+
+
 def check(name: str, text: str) -> None:
     """Refuses what is too long, or was read from a block."""
     if len(text) > LONGEST:

@@ -233,7 +233,8 @@ class Access:
             raise refused() from None
         if not hmac.compare_digest(digest, _digest(match[2])) or not key.works_at(self._clock()):
             raise refused()
-        oversees, vouches = Action.MANAGE in MAY[key.role], Action.LEARN in MAY[key.role]
+        oversees = Action.MANAGE in MAY[key.role]
+        vouches = oversees or Action.LEARN in MAY[key.role]
         scope = Scope(f"key:{key.id}", key.id, key.projects, key.clearance, oversees, vouches)
         return Principal(scope, key.role, key)
 

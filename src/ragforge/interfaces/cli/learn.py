@@ -197,6 +197,10 @@ def query(
 def context(
     common: Common,
     task: Annotated[list[str], typer.Argument(metavar="TASK", help="The task; @FILE or - for stdin")],
+    failure: Annotated[
+        str, typer.Option("--failure", metavar="TEXT", help="What failed on the way; @FILE or - for stdin")
+    ] = "",
+    error: Annotated[str, typer.Option("--error", metavar="TEXT", help="Its error message")] = "",
     agent: OfAgent = "",
     task_type: OfTaskType = "",
     technology: OfTechnology = "",
@@ -206,12 +210,14 @@ def context(
 ) -> None:
     """Print what an agent reads before its task: the task, and the block of what is known.
 
-    Where nothing is known it is the task alone.
+    With --failure the block is of how that was solved before. Where nothing is known it is the task alone.
     """
     with common.open() as forge:
         told = forge.lessons.context(
             text_of("TASK", " ".join(task)),
             project=review.project_in(common, forge),
+            failure_description=text_of("--failure", failure),
+            error_message=text_of("--error", error),
             agent_type=agent,
             task_type=task_type,
             technology=technology,

@@ -42,7 +42,7 @@ _TELLS = {
     "lesson": "two lessons that are one",
 }
 """Of each curve what it tells apart from anything else."""
-_WEIGHED = {"lesson": ("problem", "solution", "words of the problem", "words of the solution", "names")}
+_WEIGHED = {"lesson": ("problem", "solution", "words of the problem", "words of the solution")}
 _WEIGHED_USUALLY = ("meaning", "words", "names")
 _COSINES = {"lesson": 2}
 """How many of the weights are of cosines; one, unless it says otherwise."""

@@ -92,7 +92,7 @@ POLICY: Mapping[tuple[str, str], Action | None] = {
     ("PATCH", "/v1/projects/{project}/lessons/staged/{lesson}"): Action.MANAGE,
     ("DELETE", "/v1/projects/{project}/lessons/staged/{lesson}"): Action.MANAGE,
     ("POST", "/v1/projects/{project}/lessons/staged/{lesson}/approve"): Action.MANAGE,
-    ("POST", "/v1/projects/{project}/lessons/checkpoints"): Action.LEARN,
+    ("POST", "/v1/projects/{project}/lessons/checkpoints"): Action.CHECKPOINT,
     ("POST", "/v1/projects/{project}/lessons/query"): Action.LEARN,
     ("POST", "/v1/projects/{project}/lessons/context"): Action.LEARN,
     ("GET", "/v1/projects/{project}/lessons/patterns"): Action.MANAGE,

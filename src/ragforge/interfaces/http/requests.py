@@ -419,6 +419,9 @@ class LessonQuery(ForWhom):
 
 class LessonContextRequest(ForWhom):
     task: Question
+    failure_description: Words = ""
+    """What failed on the way: the block is then of how that was solved before."""
+    error_message: Words = ""
     max_tokens: Annotated[int, Field(ge=0, le=200_000)] = 0
     """Of all that is told; 0: as the settings say."""
 

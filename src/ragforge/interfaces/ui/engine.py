@@ -84,8 +84,6 @@ class Engine(Protocol):
     stages: frozenset[str]
     strictness: float
     """How questions are answered unless somebody chooses otherwise, as far as that is known here."""
-    lesson_tokens: int
-    """How much an agent is told before its task, as far as that is known here."""
 
     def visitor(self, key: str) -> Visitor:
         """Whoever brings this key, or none; raises `Unauthenticated`."""
@@ -124,7 +122,6 @@ class Here:
         self.where = str(forge.workspace)
         self.largest_file = forge.settings.limits.file_bytes
         self.stages, self.strictness = _usual(forge.settings)
-        self.lesson_tokens = forge.settings.learn.context_tokens
         self._forge = forge
         self._access = forge.access()
         self._worker = forge.worker()
@@ -178,7 +175,6 @@ class There:
         self.where = url
         self.largest_file = settings.limits.file_bytes
         self.stages, self.strictness = _usual(settings)
-        self.lesson_tokens = settings.learn.context_tokens
         self._key = key
         self._clients: OrderedDict[str, RemoteForge] = OrderedDict()
         self._lock = threading.Lock()

@@ -21,7 +21,6 @@ from ragforge.interfaces.ui.lesson_look import line
 from ragforge.interfaces.ui.look import dim, html, missing_text, problem_text, quiet, scored, sentence, table
 from ragforge.interfaces.ui.session import Session, drop, keep, kept
 from ragforge.interfaces.words import count
-from ragforge.learn import context
 
 _MEDIA = "application/x-ndjson"
 _REFUSED = 20
@@ -67,13 +66,9 @@ def _try(session: Session) -> None:
     named = {"agent_type": said["try-agent"], "technology": said["try-technology"], "project": session.slug}
     try:
         lessons = session.forge(Action.LEARN).lessons
-        if said["try-kind"] == _FAILURE:
-            found = lessons.query_for_failure(said["try-text"], **named)
-            block, _, left_out = context.block(found.patterns, session.engine.lesson_tokens, estimated_tokens)
-            keep("tried", _Tried(block, found, left_out))
-        else:
-            told = lessons.context(said["try-text"], **named)
-            keep("tried", _Tried(told.block, told.found, told.left_out))
+        failure = said["try-text"] if said["try-kind"] == _FAILURE else ""
+        told = lessons.context(said["try-text"], failure_description=failure, **named)
+        keep("tried", _Tried(told.block, told.found, told.left_out))
     except RagforgeError as problem:
         keep("tried", problem_text(problem))
 

@@ -130,7 +130,7 @@ def _head(session: Session, desk: _Desk) -> None:
 
 def _checkpoint(session: Session) -> None:
     def asked() -> str:
-        session.forge(Action.MANAGE).enqueue("checkpoint", {"kind": "manual"}, project=session.slug)
+        session.forge(Action.CHECKPOINT).enqueue("checkpoint", {"kind": "manual"}, project=session.slug)
         return "The checkpoint is on its way."
 
     done(asked)

@@ -151,7 +151,14 @@ def query(project: str, asked: LessonQuery, caller: Called) -> Response:
 @router.post("/context", response_model=shape(LessonContext))
 def context(project: str, asked: LessonContextRequest, caller: Called) -> Response:
     """What an agent reads before its task: the task, and the block of what is known. `shown` are its patterns' ids."""
-    told = caller.forge.lessons.context(asked.task, project=project, max_tokens=asked.max_tokens, **asked.names())
+    told = caller.forge.lessons.context(
+        asked.task,
+        project=project,
+        failure_description=asked.failure_description,
+        error_message=asked.error_message,
+        max_tokens=asked.max_tokens,
+        **asked.names(),
+    )
     return caller.shown(replace(told, found=_found(caller, told.found)))
 
 
