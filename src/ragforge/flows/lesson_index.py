@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ragforge.domain.access import Scope
@@ -20,13 +21,16 @@ from ragforge.domain.retrieval import Allowed, KeywordRows, QueryWords, VectorRo
 from ragforge.errors import IndexLost, StoreError
 from ragforge.failpoints import failpoint
 from ragforge.flows.follow import Indexes, in_full, right_to_write
-from ragforge.ports import Catalog, Index, IndexReader, Unit
+from ragforge.ports import Catalog, Index, IndexReader, KeywordReader, Unit
 
 if TYPE_CHECKING:
     from ragforge.domain.retrieval import Keys
     from ragforge.domain.tokens import Vector
 
 _STEP = 4_096
+_WORDS = 8
+"""Of a question, that lessons are looked for by."""
+_FILTERS = 64
 _STILL_READ = "another process still reads files that hold removed lessons"
 
 
@@ -73,11 +77,11 @@ class LessonIndex:
         hidden: Collection[int] = (),
     ) -> Near:
         """The k nearest by meaning, and the k nearest by words, of these facets."""
-        indexes, allowed = self._indexes(fingerprint), Allowed(_keys(facets), hidden=_keys(hidden))
+        indexes, allowed = self._indexes(fingerprint), Allowed(_column(tuple(facets)), hidden=_keys(hidden))
         with _pinned(indexes.vectors) as vectors, _pinned(indexes.keywords) as keywords:
             found = dict.fromkeys(vectors.search(vector, k, allowed).keys.tolist())
             if words:
-                found |= dict.fromkeys(keywords.search(words, k, allowed).keys.tolist())
+                found |= dict.fromkeys(keywords.search(_rarest(words, keywords), k, allowed).keys.tolist())
             return Near(tuple(found), min(vectors.watermark, keywords.watermark))
 
     # -- following
@@ -202,6 +206,19 @@ def _pinned(index: Any) -> Iterator[Any]:
         yield reader
     finally:
         reader.release()
+
+
+def _rarest(words: QueryWords, keywords: KeywordReader) -> QueryWords:
+    """Those that tell one lesson from another; the others would only cost time."""
+    held = keywords.holding(words.terms)
+    groups = sorted(words.groups, key=lambda group: sum(held[term] for term in group))
+    return QueryWords(tuple(groups[:_WORDS]), words.codes)
+
+
+@lru_cache(_FILTERS)
+def _column(facets: tuple[int, ...]) -> Keys:
+    """The very same array for the same filter: engines keep what they made of it."""
+    return _keys(facets)
 
 
 def _missing(held: Keys, wanted: Keys) -> Keys:
