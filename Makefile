@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 export RAGFORGE_MODELS := $(CURDIR)/.cache/models
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo ui test check screenshots bench bench-peers bench-search bench-answers prove docs setup models clean
+.PHONY: demo ui test check screenshots bench bench-peers bench-search bench-answers bench-lessons prove docs setup models clean
 
 ## a sample project: built, listed, searched, asked
 demo: models
@@ -64,6 +64,10 @@ bench-search: models
 ## elsewhere, speed
 bench-answers: models
 	$(BIN)/python -m bench.answers $(PARTS) $(if $(DATA),--data $(DATA))
+
+## lessons measured, and their table of docs/benchmarks.md: PARTS is some of quality, speed
+bench-lessons: models
+	$(BIN)/python -m bench.learning $(PARTS)
 
 ## the same tests with the full counts, and a record of the figures in docs/proof.json
 prove: check models

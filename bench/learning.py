@@ -69,6 +69,7 @@ def learning(embedder: str) -> Iterator[Ragforge]:
         settings = load(Path(folder) / "workspace", flags={"the bench": {"learn.embedder": embedder}})
         with Ragforge.open(settings) as forge:
             forge.create_project("p", embedder="wordllama")
+            assert forge.lessons.calibration().embedder == embedder, f"the weights of {embedder} are not here"
             yield forge
 
 

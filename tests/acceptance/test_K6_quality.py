@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bench.learning import quality, read
+from bench.learning import quality, read, speed
 from ragforge.learn import calibrate
-from tests.proof import PROVING, record
+from tests.proof import PROVING, count, record
 from tools.fit_lessons import EMBEDDERS, fitted
 
 
@@ -38,3 +38,12 @@ def test_K5_the_curves_that_come_with_us_are_those_of_a_fit_today(embedder: str)
         one, other = getattr(made, name), getattr(known, name)
         assert one.weights == pytest.approx(other.weights, rel=0.02, abs=0.05)
         assert one.offset == pytest.approx(other.offset, rel=0.02, abs=0.05)
+
+
+@pytest.mark.alone
+def test_K5_a_query_among_very_many_patterns_is_quick() -> None:
+    """Processor time beyond that of embedding the question."""
+    patterns = count(3_000, 100_000)
+    spent = speed("minilm", patterns, count(20, 60))
+    assert max(spent.values()) <= 10.0, spent
+    record("query of lessons", patterns=patterns, **{name: round(value, 2) for name, value in spent.items()})
