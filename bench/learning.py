@@ -167,7 +167,7 @@ def fill(forge: Ragforge, patterns: int) -> None:
             rows = [
                 (each.key, vector.tobytes(), vector.tobytes()) for each, vector in zip(lessons, vectors, strict=True)
             ]
-            c.lessons.put_vectors(owner(), project, card, rows)
+            c.lessons.put_vectors(owner(), card, rows)
             for each in lessons:
                 c.lessons.take_up(owner(), project, each.key, "")
     forge._flows.learn._index.catch_up(card.fingerprint)

@@ -230,6 +230,7 @@ class Ragforge:
             self._parts.drop_indexes(known.id)
             self._flows.follow.tidy()
             self._flows.reconcile.forget_state(known.slug)
+        self._note(f"lessons are not erased yet: {left}" for left in self._flows.learn.forget())
         return removals
 
     def _ensure_project(self, slug: str) -> Project:
@@ -1314,7 +1315,7 @@ class Ragforge:
         """Does what is asked for with `upload` and `enqueue`, in threads of its own, between `start` and `stop`."""
         from ragforge.work import KINDS
 
-        keep_house = partial(self._flows.learn.prune, Cancel())
+        keep_house = self._flows.learn.prune
         duties = Duties(self.perform, self._alike, self._working, self._upkeep, self.inbox, keep_house)
         kinds: list[tuple[str, ...]] = [(UPLOAD,)] * (threads or self.settings.server.uploads)
         kinds.append(tuple(kind for kind in KINDS if kind != UPLOAD))  # files do not wait for what may take an hour

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
@@ -28,7 +29,7 @@ from ragforge.domain.lessons import (
     Words,
 )
 from ragforge.domain.library import Progress, Project
-from ragforge.errors import NotFound, UserError
+from ragforge.errors import NotFound, RagforgeError, UserError
 from ragforge.flows.lessons import FAILURE_RESULTS, TASK_RESULTS, Learn
 from ragforge.learn import capture
 from ragforge.operate import access
@@ -218,7 +219,8 @@ class Lessons:
             known = self._known(c, project)
         events = self._learn.checkpoint(self._scope, known.id, which, cancel)
         yield from self._run("checkpoint", known.slug, {"kind": str(which)}, events, cancel)
-        self._learn.prune(cancel)
+        with suppress(RagforgeError):  # the next one does it
+            self._learn.prune(cancel)
 
     # -- asking
 
@@ -301,7 +303,9 @@ class Lessons:
             found = c.patterns.get(self._scope, known, id)
             lessons = c.patterns.lessons(self._scope, known, id)
             outcomes = c.patterns.outcomes(self._scope, known, id)
-        others = self._learn.alternatives(self._scope, known, found, lessons)
+        others: Sequence[Pattern] = ()
+        with suppress(RagforgeError):  # the model is not here
+            others = self._learn.alternatives(self._scope, known, found, lessons)
         return PatternDetails(found, tuple(lessons), tuple(outcomes), tuple(others))
 
     def approve(self, id: str, *, project: str = "default") -> Pattern | Lesson:
@@ -413,13 +417,18 @@ class Lessons:
                 yield _exported(lesson, None)
 
     def importing(self, records: Iterable[Mapping[str, Any]], *, project: str = "default") -> Iterator[Lesson]:
-        """Stage lessons that `exported` wrote, or others. What is here already is given back, and not told twice."""
+        """Stage lessons that `exported` wrote, or others. What is here already is given back, and not told twice.
+
+        What a person rejected where it comes from is left out.
+        """
         for number, record in enumerate(records, 1):
             try:
                 told = {name: str(record[name]) for name in TOLD if record.get(name)}
                 names = {name: str(record.get(name) or "") for name in ("agent_type", "task_type", "technology")}
-                kind, verified = str(record["entry_type"]), bool(record.get("verified", False))
-                id = str(record.get("id") or "")
+                kind, verified = str(record["entry_type"]), record.get("verified") is True
+                id, of = str(record.get("id") or ""), record.get("pattern") or {}
+                if of.get("state") == PatternState.REJECTED:
+                    continue  # a person said no
             except (KeyError, TypeError, AttributeError):
                 raise UserError(
                     f"record {number} is no lesson", hint="each line is an object with entry_type and its fields"

@@ -12,7 +12,7 @@ from ragforge.build import Parts, indexed_terms, utc_now
 from ragforge.domain.access import Scope
 from ragforge.domain.library import Project
 from ragforge.errors import NotFound, UserError
-from ragforge.flows.follow import Follow
+from ragforge.flows.follow import LESSONS, Follow
 from ragforge.flows.reconcile import Reconcile
 from ragforge.once import once
 from ragforge.operate import access
@@ -181,10 +181,13 @@ class Flows:
             parts.catalog,
             access.owner(),
             parts.lessons_embedder,
-            LessonIndex(parts.catalog, access.owner(), parts.lesson_indexes, index_terms),
+            LessonIndex(
+                parts.catalog, access.owner(), parts.lesson_indexes, index_terms, parts.indexes_folder / LESSONS
+            ),
             Words(lexicon, query_words),
             lambda: Redactor(known_secrets(parts.settings, os.environ)),
             utc_now,
+            parts.settings.learn.embedder,
         )
 
     @once

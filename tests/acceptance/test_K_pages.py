@@ -189,18 +189,21 @@ def test_K6_two_who_edit_one_pattern_are_told(forge: Ragforge) -> None:
 
 
 def test_K6_patterns_are_merged_and_split(forge: Ragforge) -> None:
-    found = _patterns(forge, "python", "rust", "go")
+    for solution in ("Open the pool at the start", "Ping the cache every minute", "Raise the limit of the proxy"):
+        _failure(forge, "python", solution_steps=solution)
+    _failure(forge, "rust")
     forge.lessons.capture_approval(gate_type="design", approved_approach="One page", project="p")
     forge.lessons.checkpoint(project="p")
-    into = found["python"].id
+    own = [each for each in forge.lessons.patterns(project="p") if each.facets.technology == "python"]
+    into, *others = [each.id for each in own]
     with pages(forge):
         tab = desk(pattern=into)
         offered = tab.multiselect(key=f"merged-{into}")
-        assert len(offered.options) == 2  # not those of another kind
+        assert len(offered.options) == 2  # not those of another kind, or for others
         assert "Split" not in _labels(tab)
         press(tab, "Merge")
         assert "Choose the patterns to merge first" in _told(tab)
-        tab.multiselect(key=f"merged-{into}").set_value([found["rust"].id, found["go"].id])
+        tab.multiselect(key=f"merged-{into}").set_value(others)
         press(tab, "Merge")
         details = forge.lessons.pattern(into, project="p")
         assert details.pattern.record.captures == 3

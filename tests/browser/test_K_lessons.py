@@ -66,8 +66,10 @@ def _choose(driver: Driver, label: str, *options: str) -> None:
 def test_K6_what_agents_learnt_is_reviewed(browser: Browser, workspace: Path, tmp_path: Path) -> None:
     """Approve, correct, reject, embed, edit, reject and bring back, merge, split, export, import, delete."""
     with Ragforge.open(load(workspace)) as forge:
-        for technology in ("python", "python", "rust"):
-            _failure(forge, technology)
+        for _ in range(2):
+            _failure(forge, "python")
+        rust = {"failure_description": "The first request of rust times out"}
+        _failure(forge, "python", **rust, solution_steps="Ping the cache of rust every minute")  # for the same agents
         forge.lessons.checkpoint(project="shop")
         _failure(forge, "go", verified=False, evidence="test_pool passes")
         _failure(forge, "perl", verified=False)
@@ -89,10 +91,10 @@ def test_K6_what_agents_learnt_is_reviewed(browser: Browser, workspace: Path, tm
         expect(page.get_by_text("1 lesson embedded, 1 new pattern.")).to_be_visible()
         expect(_pattern(driver, "Open two pools of go")).to_be_visible()
 
-        _press(driver, "Reject", _pattern(driver, "pool of rust"))
-        expect(_pattern(driver, "pool of rust")).to_contain_text("rejected")
-        _press(driver, "Bring back", _pattern(driver, "pool of rust"))
-        expect(_pattern(driver, "pool of rust")).to_contain_text("approved by a person")
+        _press(driver, "Reject", _pattern(driver, "cache of rust"))
+        expect(_pattern(driver, "cache of rust")).to_contain_text("rejected")
+        _press(driver, "Bring back", _pattern(driver, "cache of rust"))
+        expect(_pattern(driver, "cache of rust")).to_contain_text("approved by a person")
 
         _press(driver, "Open", _pattern(driver, "pool of python"))
         expect(page.get_by_text("2 captures, each of them")).to_be_visible()
@@ -102,7 +104,7 @@ def test_K6_what_agents_learnt_is_reviewed(browser: Browser, workspace: Path, tm
         expect(page.get_by_text("edited by a person")).to_be_visible()
         expect(page.get_by_text("Whatever is asked first times out")).to_be_visible()
         page.get_by_role("button", name="Merge with …").click()
-        _choose(driver, "Patterns of the same kind", "The first request of rust")
+        _choose(driver, "Patterns for the same agent, task and technology", "The first request of rust")
         _press(driver, "Merge")
         expect(page.get_by_text("3 captures, each of them")).to_be_visible()
         expect(page.get_by_text("3 successes, 0 failures")).to_be_visible()
@@ -112,7 +114,7 @@ def test_K6_what_agents_learnt_is_reviewed(browser: Browser, workspace: Path, tm
         expect(page.get_by_text("1 capture, each of them")).to_be_visible()
         page.get_by_role("button", name="Delete …").click()
         _press(driver, "Delete for good")
-        expect(_pattern(driver, "pool of rust")).to_have_count(0)
+        expect(_pattern(driver, "cache of rust")).to_have_count(0)
         expect(_pattern(driver, "Whatever is asked first")).to_be_visible()
 
         page.get_by_text("Export and import").click()

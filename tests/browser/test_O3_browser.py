@@ -196,7 +196,7 @@ def test_O3_a_deleted_file_is_gone_from_the_list_the_answers_and_the_disk(
     assert not left
 
 
-def test_Q6_a_blueprint_is_made_edited_anddownloaded(browser: Browser, workspace: Path, folder: Path) -> None:
+def test_Q6_a_blueprint_is_made_edited_and_downloaded(browser: Browser, workspace: Path, folder: Path) -> None:
     with ui(workspace) as serving, driving(browser, serving) as driver:
         _dropped(driver, folder / "returns.md", folder / "refund.py")
         driver.to("Documents")
@@ -285,6 +285,7 @@ def test_O3_the_page_of_a_server_elsewhere_and_what_happens_when_it_goes_away(
                 driver.to(name)
                 expect(driver.page.get_by_test_id("stAlertContentError")).to_have_count(0)
             driver.page.get_by_role("link", name="Chat", exact=True).click()
+            expect(driver.page.get_by_test_id("stChatInputTextArea")).to_be_enabled()
             driver.settle()
             server.process.kill()
             server.process.wait()

@@ -376,14 +376,13 @@ class RemoteLessons:
 
 
 def _record(number: int, record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as it is sent; what has no id is known by its place in the whole."""
+    """A record as it is sent."""
     try:
         named = {name: str(record[name]) for name in _RECORD if record.get(name)}
         return {
-            "id": str(number),
             "entry_type": record["entry_type"],
             **named,
-            "verified": bool(record.get("verified")),
+            "verified": record.get("verified") is True,
         }
     except (KeyError, TypeError, AttributeError):
         raise UserError(

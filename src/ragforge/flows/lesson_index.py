@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragforge.domain.access import Scope
@@ -58,12 +59,18 @@ class LessonIndex:
         scope: Scope,
         indexes: Callable[[str], Indexes],
         terms: Callable[[str], tuple[str, ...]],
+        folder: Path,
     ) -> None:
+        self._folder = folder
         self._catalog = catalog
         self._scope = scope
         self._indexes = indexes
         """By the fingerprint of the embedder."""
         self._terms = terms
+
+    def exists(self) -> bool:
+        """Whether there is anything on disk that may hold words of lessons."""
+        return self._folder.is_dir()
 
     # -- reading
 

@@ -60,12 +60,18 @@ _BATCH = 64
 """Lessons embedded and committed together."""
 _NEIGHBOURS = 16
 """Captures that a new one is compared with."""
+_ROUNDS = 3
+"""In which more patterns are looked for while captures of few fill the places."""
 _NEAR = 12
 """Captures that a query looks at, by meaning and by words each."""
 _WEIGHED = 8
-"""Patterns whose record is looked at: of all that fit, those that fit best."""
+"""Patterns that are looked for, where there are so many."""
+_COUNTED = 64
+"""Patterns of several projects that are grouped, at most."""
 _BEHIND = 2_000
 """Newer captures that a query looks at where the indexes have not followed yet."""
+_REJECTED = 200
+"""Captures that this project rejected, which what others tell is compared with: the newest."""
 _PRUNED = 5_000
 """Captures removed in one transaction."""
 _LONGEST_QUESTION = 8_000
@@ -97,6 +103,7 @@ class Learn:
         words: Words,
         mask: Callable[[], Callable[[str], str]],
         clock: Clock,
+        wanted: str,
     ) -> None:
         self._catalog = catalog
         self._system = system
@@ -106,6 +113,8 @@ class Learn:
         self._words = words
         self._mask = mask
         self._clock = clock
+        self._wanted = wanted
+        """The embedder of the settings; another may stand in for it."""
         self._calibrations: dict[str, Calibration] = {}
         self._lock = Lock()
 
@@ -115,7 +124,10 @@ class Learn:
         self, scope: Scope, project: str, facets: Facets, told: Told, *, verified: bool = True, key: str = ""
     ) -> Lesson:
         """Stage what was learnt. It is durable when this returns, and is found after the next checkpoint."""
-        kept = self.told(facets.entry_type, told)
+        kept, mask = self.told(facets.entry_type, told), self._mask()
+        for name in (facets.agent_type, facets.task_type, facets.technology):
+            if mask(name) != name:
+                raise UserError("a name of an agent, a task or a technology looks like a secret", hint="leave it out")
         with self._catalog.write() as c:
             return c.lessons.capture(scope, project, facets, kept, verified=verified and scope.vouches, key=key)
 
@@ -137,61 +149,113 @@ class Learn:
         embedder = self._embedder()
         curves = self.calibration(embedder, cancel)
         fingerprint, embedded, merged, renewed = embedder.card.fingerprint, 0, 0, 0
-        notices = self._followed(fingerprint, cancel)
         with self._catalog.read() as c:
-            total = c.lessons.waiting(scope, project, fingerprint)
+            total, _ = c.lessons.waiting(scope, project)
+        for renewed in self._renewed(embedder, cancel):
+            yield Progress("embedding lessons anew", renewed, None)
+        notices = self._followed(fingerprint, cancel)
         while True:
             cancel.check()
             with self._catalog.read() as c:
-                lessons = c.lessons.pending(scope, project, fingerprint, _BATCH)
+                lessons = c.lessons.pending(scope, project, _BATCH)
             if not lessons:
                 break
-            yield Progress("embedding lessons", embedded + renewed, max(total, embedded + renewed + len(lessons)))
+            yield Progress("embedding lessons", embedded, max(total, embedded + len(lessons)))
             problems, solutions = _embedded(embedder, lessons, cancel)
             failpoint("lessons.embedded")
             vectored = list(zip(lessons, problems, solutions, strict=True))
             near = [self._neighbours(scope, project, each, vector, fingerprint) for each, vector, _ in vectored]
             with self._catalog.write() as c:
-                rows = [(each.key, problem.tobytes(), solution.tobytes()) for each, problem, solution in vectored]
-                c.lessons.put_vectors(scope, project, embedder.card, rows)
-                taken = self._taken_up(c, scope, project, vectored, near, curves, fingerprint)
+                same = c.lessons.unchanged(self._system, lessons)  # a person may have corrected one meanwhile
+                kept = [(each, its) for each, its in zip(vectored, near, strict=True) if each[0].key in same]
+                rows = [(each.key, problem.tobytes(), solution.tobytes()) for (each, problem, solution), _ in kept]
+                c.lessons.put_vectors(self._system, embedder.card, rows)
+                taken = self._taken_up(c, scope, project, kept, curves, fingerprint)
                 failpoint("lessons.taking_up")
             failpoint("lessons.taken_up")
             embedded += len(taken)
             merged += sum(taken.values())
-            renewed += sum(each.embedded for each in lessons)
             notices |= self._followed(fingerprint, cancel)
         with self._catalog.read() as c:
-            waiting = sum(not each.verified for each in c.lessons.staged(scope, project))
+            _, waiting = c.lessons.waiting(scope, project)
             patterns = c.patterns.count(scope, project)
+        new = embedded - merged
+        seconds = time.monotonic() - began
         yield CheckpointReport(
             kind,
             embedded,
-            embedded - merged,
+            new,
             merged,
             renewed,
             waiting,
             patterns,
-            time.monotonic() - began,
-            tuple(notices),
+            seconds,
+            (*self._instead(embedder), *sorted(notices)),
         )
+
+    def _renewed(self, embedder: Embedder, cancel: Cancel) -> Iterator[int]:
+        """Vectors of the model that is used now, for what was taken up with another: of all projects, before anything
+        new is compared with it. How many so far."""
+        renewed = 0
+        while True:
+            cancel.check()
+            with self._catalog.read() as c:
+                lessons = c.lessons.outdated(self._system, embedder.card.fingerprint, _BATCH)
+            if not lessons:
+                return
+            vectored = zip(lessons, *_embedded(embedder, lessons, cancel), strict=True)
+            rows = [(each.key, problem.tobytes(), solution.tobytes()) for each, problem, solution in vectored]
+            with self._catalog.write() as c:
+                c.lessons.put_vectors(self._system, embedder.card, rows)
+            renewed += len(lessons)
+            yield renewed
+
+    def _instead(self, embedder: Embedder) -> tuple[str, ...]:
+        wanted = self._wanted
+        if embedder.card.name == wanted:
+            return ()
+        return (f"the model {wanted} is not here, so lessons use {embedder.card.name}: ragforge models pull {wanted}",)
 
     def _neighbours(self, scope: Scope, project: str, lesson: Lesson, vector: Vector, fingerprint: str) -> Near:
         """Captures that may tell the same: for the same agents and tasks, also of patterns that were rejected."""
         words = self._words.query(problem_text(lesson.facets, lesson.told))
         with self._catalog.read() as c:
             facet = c.lessons.facet(scope, project, lesson.facets)
-        with suppress(StoreError):
-            return self._index.near(fingerprint, vector, words, facet, _NEIGHBOURS)
-        return Near((), -1)  # all are compared
+            try:
+                return self._near_patterns(c, fingerprint, vector, words, facet, _NEIGHBOURS, ())
+            except StoreError:
+                return Near((), -1)  # all are compared
+
+    def _near_patterns(
+        self,
+        c: Unit,
+        fingerprint: str,
+        vector: Vector,
+        words: QueryWords,
+        facets: Sequence[int],
+        k: int,
+        hidden: Sequence[int],
+    ) -> Near:
+        """Captures of several patterns: one that was told very often does not keep the others from being found."""
+        found: dict[int, None] = {}
+        seq: int | None = None
+        known: set[str] = set()
+        for _ in range(_ROUNDS):
+            near = self._index.near(fingerprint, vector, words, facets, k, hidden)
+            seq = near.seq if seq is None else min(seq, near.seq)
+            found |= dict.fromkeys(near.keys)
+            known |= {each.pattern for each in c.lessons.indexed(self._system, fingerprint, near.keys)}
+            if len(near.keys) < k or len(known) >= _WEIGHED:
+                break
+            hidden = sorted({*hidden, *c.lessons.of_patterns(self._system, known)})
+        return Near(tuple(found), -1 if seq is None else seq)
 
     def _taken_up(
         self,
         c: Unit,
         scope: Scope,
         project: str,
-        vectored: Sequence[tuple[Lesson, Vector, Vector]],
-        near: Sequence[Near],
+        vectored: Sequence[tuple[tuple[Lesson, Vector, Vector], Near]],
         curves: Calibration,
         fingerprint: str,
     ) -> dict[int, bool]:
@@ -200,16 +264,16 @@ class Learn:
         Whatever came into the catalog since the index was asked is compared too, so that two that are embedded
         together, here or there, become one.
         """
-        since = min((each.seq for each in near), default=-1)
+        if not vectored:
+            return {}
+        since = min(near.seq for _, near in vectored)
         newer = _pages(lambda after: c.lessons.changed(self._system, fingerprint, since, after, _BEHIND))
-        asked = {key for each in near for key in each.keys}
+        asked = {key for _, near in vectored for key in near.keys}
         known_before = {each.key: each for each in c.lessons.indexed(self._system, fingerprint, asked)}
         came = {each.key: each for each in newer}
         sides: dict[int, match.Side] = {}
         taken: dict[int, bool] = {}
-        for (lesson, problem, solution), its in zip(vectored, near, strict=True):
-            if lesson.embedded:
-                continue
+        for (lesson, problem, solution), its in vectored:
             own = match.side(lesson.facets, lesson.told, self._words.lexicon)
             candidates = {key: known_before[key] for key in its.keys if key in known_before} | came
             alike = []
@@ -267,11 +331,16 @@ class Learn:
             timings["search"] = (time.perf_counter() - began) * 1_000
             began = time.perf_counter()
             best = sorted(scored, key=lambda id: (-scored[id][0], id))
-            fitting = {id: scored[id] for id in best[:_WEIGHED] if scored[id][0] >= bar}
+            fitting = {id: scored[id] for id in best[:_COUNTED] if scored[id][0] >= bar}
             patterns = {each.id: each for each in c.patterns.seen_from(scope, project, fitting)}
-            staged = [] if patterns else c.lessons.staged(scope, project)
+            degraded += self._unlike(c, embedder) if facets and not rows else ()
+            pending, waiting = (0, 0) if patterns else c.lessons.waiting(scope, project)
+            no = self._own_no(c, scope, project, embedder.card.fingerprint, patterns)
         found = [_found(patterns[id], *fitting[id][:2]) for id in fitting if id in patterns]
-        found, decisions = self._grouped(found, {id: each[2] for id, each in fitting.items()}, curves)
+        near = {id: each[2] for id, each in fitting.items()}
+        found, decisions = self._grouped(project, found, near, curves)
+        found, refused = self._wanted_here(found, near, no, curves)
+        decisions += refused
         near_enough = sorted(found, key=lambda each: (-each.similarity, each.pattern.id))
         told = rank.ranked(near_enough[: max(_ALIKE, limit)])[:limit]
         told_ids = {each.pattern.id for each in told}
@@ -286,11 +355,11 @@ class Learn:
         ]
         timings["rank"] = (time.perf_counter() - began) * 1_000
         return FoundLessons(
-            tuple(self._with_alternatives(told, {id: each[2] for id, each in fitting.items()}, curves)),
+            tuple(self._with_alternatives(told, near, curves)),
             bar,
             tuple(decisions),
             degraded,
-            "" if told else _nothing(filters, bool(facets), bool(rows), staged),
+            "" if told else _nothing(filters, bool(facets), bool(rows), pending, waiting),
             timings,
         )
 
@@ -304,9 +373,11 @@ class Learn:
         degraded: tuple[Degraded, ...] = ()
         hidden = c.lessons.hidden(self._system)
         try:
-            near = self._index.near(fingerprint, vector, words, facets, _NEAR, hidden)
+            near = self._near_patterns(c, fingerprint, vector, words, facets, _NEAR, hidden)
             newer = near.seq < c.lessons.seq(self._system)
             since = c.lessons.changed(self._system, fingerprint, near.seq, 0, _BEHIND) if newer else []
+            if len(since) == _BEHIND:
+                degraded = (Degraded("lessons", "an index is far behind, so that some lessons were not looked at"),)
         except StoreError as problem:
             near, newer = Near((), -1), True
             degraded = (Degraded("lessons", f"all lessons were read: {problem.message}", problem.hint),)
@@ -335,13 +406,56 @@ class Learn:
                 scored[each.pattern] = fit, cosine, each
         return scored
 
+    def _unlike(self, c: Unit, embedder: Embedder) -> tuple[Degraded, ...]:
+        """Nothing is near: perhaps because all was embedded with another model."""
+        if not c.lessons.outdated(self._system, embedder.card.fingerprint, 1):
+            return ()
+        message = f"some lessons have no vectors of {embedder.card.name}"
+        return (Degraded("lessons", message, "ragforge learn checkpoint embeds them anew"),)
+
+    def _own_no(
+        self, c: Unit, scope: Scope, project: str, fingerprint: str, found: Mapping[str, Pattern]
+    ) -> list[IndexedLesson]:
+        """What was rejected in this project, if something is told from others: they may tell the same."""
+        if all(each.project == project for each in found.values()):
+            return []
+        return c.lessons.indexed(self._system, fingerprint, c.lessons.rejected(scope, project)[-_REJECTED:])
+
+    def _wanted_here(
+        self,
+        found: Sequence[FoundPattern],
+        rows: Mapping[str, IndexedLesson],
+        no: Sequence[IndexedLesson],
+        curves: Calibration,
+    ) -> tuple[list[FoundPattern], list[LessonDecision]]:
+        """Without what failed more often than it worked, and what this project said no to."""
+        kept: list[FoundPattern] = []
+        refused: list[LessonDecision] = []
+        for each in found:
+            row, why = rows[each.pattern.id], ""
+            if each.record.losses > each.record.successes:
+                why = f"failed {each.record.losses} times, worked {each.record.successes} times"
+            elif any(other.project != row.project and self._same(row, other, curves) for other in no):
+                why = "the same was rejected in this project"
+            if why:
+                refused.append(LessonDecision(each.pattern.id, False, why, each.similarity))
+            else:
+                kept.append(each)
+        return kept, refused
+
     def _grouped(
-        self, found: Sequence[FoundPattern], rows: Mapping[str, IndexedLesson], curves: Calibration
+        self, project: str, found: Sequence[FoundPattern], rows: Mapping[str, IndexedLesson], curves: Calibration
     ) -> tuple[list[FoundPattern], list[LessonDecision]]:
         """The same pattern of several projects is one, and counts for all of them. In one project, people decide."""
         kept: list[FoundPattern] = []
         decisions: list[LessonDecision] = []
-        for each in sorted(found, key=lambda one: (-one.record.successes, -one.similarity, one.pattern.id)):
+
+        def place(one: FoundPattern) -> tuple[object, ...]:
+            """This project's own words stand for the others', and those that a person approved."""
+            own = one.pattern.project == project
+            return not own, not one.pattern.approved, -one.record.successes, -one.similarity, one.pattern.id
+
+        for each in sorted(found, key=place):
             same = next((other for other in kept if self._is_same(each, other, rows, curves)), None)
             if same is None:
                 kept.append(each)
@@ -365,9 +479,14 @@ class Learn:
     ) -> bool:
         if one.pattern.project == other.pattern.project or one.pattern.facets != other.pattern.facets:
             return False
-        a, b = rows[one.pattern.id], rows[other.pattern.id]
-        sides = (match.side(each.facets, each.told, self._words.lexicon) for each in (a, b))
-        cosines = _between(a.problem, b.problem), _between(a.solution, b.solution)
+        return self._same(rows[one.pattern.id], rows[other.pattern.id], curves)
+
+    def _same(self, one: IndexedLesson, other: IndexedLesson, curves: Calibration) -> bool:
+        """Whether two captures tell the same."""
+        if one.facets != other.facets:
+            return False
+        sides = (match.side(each.facets, each.told, self._words.lexicon) for each in (one, other))
+        cosines = _between(one.problem, other.problem), _between(one.solution, other.solution)
         return match.value(curves.lesson, match.of_lessons(*cosines, *sides)) >= match.SAME
 
     def _with_alternatives(
@@ -443,23 +562,24 @@ class Learn:
 
     def _calibrated(self, embedder: Embedder, cancel: Cancel, *, anew: bool) -> Calibration:
         card, now = embedder.card, self._clock()
+        known = None if anew else calibrate.known(card.fingerprint, card.name, now)
+        if known is not None:
+            return known
         with self._catalog.read() as c:
             stored = c.lessons.calibration(self._system, card.fingerprint)
-        known = calibrate.known(card.fingerprint, card.name, now)
         if stored is not None and not anew and stored.data == calibrate.data():
             return stored
-        if known is None or anew:
-            known = calibrate.calibrate(
-                card.name,
-                card.fingerprint,
-                lambda texts: embedder.embed([Passage(text) for text in texts], cancel),
-                lambda texts: _stacked([embedder.embed_query(text, cancel) for text in texts]),
-                self._words.lexicon,
-                now,
-            )
+        made = calibrate.calibrate(
+            card.name,
+            card.fingerprint,
+            lambda texts: embedder.embed([Passage(text) for text in texts], cancel),
+            lambda texts: _stacked([embedder.embed_query(text, cancel) for text in texts]),
+            self._words.lexicon,
+            now,
+        )
         with self._catalog.write() as c:
-            c.lessons.put_calibration(self._system, card, known)
-        return known
+            c.lessons.put_calibration(self._system, card, made)
+        return made
 
     # -- prune
 
@@ -486,7 +606,7 @@ class Learn:
             failpoint("lessons.pruning")
             if some[0] < _PRUNED:
                 break
-        pending = self.erase(cancel) if removed[0] else ()
+        pending = self.erase(cancel) if any(removed) else ()
         with self._catalog.write() as c:
             c.lessons.set_clock(self._system, judged.clock)
         return PruneReport(*removed, before=before, pending=pending)
@@ -501,10 +621,14 @@ class Learn:
             pending = (*pending, "catalog.db-wal: another process reads the catalog")
         return pending
 
+    def forget(self) -> tuple[str, ...]:
+        """A project went: so do its lessons from the indexes, where there are any."""
+        return self.erase(Cancel()) if self._index.exists() else ()
+
     def check(self, repair: bool) -> Iterator[Finding]:
         """The indexes of lessons against the catalog, where there are any."""
         with self._catalog.read() as c:
-            if not c.lessons.seq(self._system):
+            if not self._index.exists() and not c.lessons.outdated(self._system, "", 1):
                 return
         try:
             yield from self._index.check(self._embedder().card.fingerprint, repair=repair)
@@ -542,15 +666,15 @@ def _why(found: FoundPattern, told: Collection[str]) -> str:
     return "fits, but others fit better or are more reliable"
 
 
-def _nothing(filters: LessonFilters, any_facets: bool, any_near: bool, staged: Sequence[Lesson]) -> str:
+def _nothing(filters: LessonFilters, any_facets: bool, any_near: bool, pending: int, waiting: int) -> str:
     """Why nothing is told."""
     if not any_facets:
         why = "nothing was learnt yet" if filters == LessonFilters() else "no lesson is known for these filters"
     else:
         why = "nothing that is known fits well enough" if any_near else "no lesson is near"
-    if any(each.verified for each in staged):
+    if pending:
         return f"{why}; some wait for a checkpoint: ragforge learn checkpoint"
-    return f"{why}; some wait until a person approves them: ragforge learn staged" if staged else why
+    return f"{why}; some wait until a person approves them: ragforge learn staged" if waiting else why
 
 
 def _pages(read: Callable[[int], Sequence[IndexedLesson]]) -> Iterator[IndexedLesson]:

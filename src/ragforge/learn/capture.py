@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from ragforge.domain.lessons import ANY, TOLD, EntryType, Facets, LessonFilters, Told, Words
 from ragforge.errors import UserError
-from ragforge.learn.context import BEGIN, END
 
+HIDDEN = "[hidden]"
 LONGEST = 8_000
 """Characters of one text."""
 LONGEST_NAME = 100
@@ -30,12 +30,21 @@ _TAKEN: Mapping[EntryType, frozenset[str]] = {
     EntryType.APPROVAL: frozenset({*_COMMON, *_NEEDED[EntryType.APPROVAL]}),
 }
 _OF_A_BLOCK = re.compile(
-    rf"{re.escape(BEGIN[:-1])}|{re.escape(END)}"
+    r"\[\W*orchestrator\W+context\W+historical|\[\W*end\W*context\W*\]"
     r"|pattern\s+\d+\s*\((?:most common|moderate|less common)\s*-\s*\d+\s+success"
-    r"|similar situations have been resolved these ways",
+    r"|similar\s+situations\s+have\s+been\s+resolved\s+these\s+ways",
     re.IGNORECASE,
 )
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
+_SECRETS = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|(?i:(?<![a-z])\w*pass(?:phrase)?\s*=\s*[\"']?)[^\s\"'&,;]+|(?<=\s)-p(?=\S{6})\S+",
+    re.DOTALL,
+)
+"""Beside those that logs know: keys in armour, and passwords as commands take them."""
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e01ef]"
+)
 """Signs that nobody sees, but a model may read."""
 
 
@@ -114,7 +123,7 @@ def check(name: str, text: str) -> None:
     """Refuses what is too long, or was read from a block."""
     if len(text) > LONGEST:
         raise UserError(f"{name} is longer than {LONGEST:,} characters", hint="tell what matters, without whole logs")
-    if _OF_A_BLOCK.search(text):
+    if _OF_A_BLOCK.search(unicodedata.normalize("NFKC", text)):
         raise UserError(
             f"{name} repeats a block of historical knowledge",
             hint="tell what happened in your own words; if a known pattern helped, record an outcome for it instead",
@@ -122,4 +131,5 @@ def check(name: str, text: str) -> None:
 
 
 def _clean(text: str) -> str:
-    return _UNSEEN.sub("", unicodedata.normalize("NFC", text)).replace("\r\n", "\n").strip()
+    """Without what nobody sees, and without what must not be kept."""
+    return _SECRETS.sub(HIDDEN, _UNSEEN.sub("", unicodedata.normalize("NFC", text)).replace("\r\n", "\n")).strip()

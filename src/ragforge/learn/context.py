@@ -6,6 +6,7 @@ Whatever a lesson says stays on its own line: it can neither end the block nor b
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 
 from ragforge.domain.lessons import FoundPattern, LessonFilters
@@ -16,16 +17,19 @@ _INTRODUCTION = "Similar situations have been resolved these ways:"
 _RECOMMENDATION = "Recommendation: Try patterns in order. Pattern 1 is most likely based on historical data."
 SHOWN = 3
 """Patterns of a block."""
+_LONGEST_TASK = 20_000
 _SHORTEST = 60
 """Characters that a text is shortened to at most; a pattern that needs less is left out."""
-_MARKS = re.compile(rf"{re.escape(BEGIN)}|{re.escape(END)}", re.IGNORECASE)
+_MARKS = ("endcontext", "orchestratorcontext")
+"""The letters of the block's marks; whatever stands between them may be invisible, or look like something else."""
+_BRACKETS = re.compile(r"[\[\]{}<>\uff3b\uff3d\u3010\u3011\u3014\u3015\u27e6\u27e7\u2045\u2046]")
 
 Count = Callable[[str], int]
 
 
 def basic(task: str, filters: LessonFilters) -> str:
     """What an agent is told of its task, whatever is known."""
-    lines = [f"Task: {_line(task)}"]
+    lines = [f"Task: {_line(task[:_LONGEST_TASK])}"]
     for label, value in (
         ("Agent", filters.agent_type),
         ("Task type", filters.task_type),
@@ -91,12 +95,14 @@ def _texts(found: FoundPattern) -> tuple[str, str, str]:
 
 
 def _line(text: str) -> str:
-    """On one line, and no mark of the block in it, also not one that appears when another is taken out."""
-    while True:
-        text = " ".join(text.split())
-        if not _MARKS.search(text):
-            return text
-        text = _MARKS.sub(" ", text)
+    """On one line. A text that could be taken for a mark of the block has no brackets left."""
+    line = " ".join(text.split())
+    return _BRACKETS.sub("", line) if resembles_mark(line) else line
+
+
+def resembles_mark(text: str) -> bool:
+    letters = "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
+    return any(mark in letters for mark in _MARKS)
 
 
 def _cut(text: str, length: int) -> str:

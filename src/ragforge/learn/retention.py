@@ -11,6 +11,8 @@ YEAR = timedelta(days=365)
 DAY = timedelta(days=1)
 LOOK = timedelta(hours=1)
 """How often the clock is looked at."""
+_LONG = timedelta(days=30)
+"""Nobody looked for so long, or the clock jumped again."""
 _BACK = timedelta(hours=1)
 """So far a clock may be set back: it was a little fast."""
 
@@ -41,7 +43,7 @@ def judge(now: datetime, known: RetentionClock | None, *, trusted: bool = False,
         since = now - known.paused_at
         if since < DAY:
             return Judgement(replace(known, seen_at=now), False, "the clock jumped; it is believed a day later")
-        if since > YEAR:
+        if now - known.seen_at > _LONG:
             return Judgement(replace(known, seen_at=now, paused_at=now), False, _ahead(now - known.seen_at))
         return Judgement(RetentionClock(now, pruned_at=now), due=True)
     if now - known.seen_at > DAY:

@@ -45,7 +45,7 @@ class Duties:
     """Brings what is derived from these projects up to date."""
     begin: Callable[[], object]
     """Before the first job."""
-    housekeeping: Callable[[], object] = lambda: None
+    housekeeping: Callable[[Cancel], object] = lambda cancel: None
     """Every minute or so: what is due once a day is known to it."""
 
 
@@ -71,7 +71,9 @@ class Worker:
         self._lock = threading.Lock()
         self._keeping = threading.Lock()
         self._threads = [
-            threading.Thread(target=self._work, args=(each,), name=f"ragforge-worker-{number}", daemon=True)
+            threading.Thread(
+                target=self._work, args=(each, number == len(kinds) - 1), name=f"ragforge-worker-{number}", daemon=True
+            )
             for number, each in enumerate(kinds)
         ]
 
@@ -108,7 +110,7 @@ class Worker:
 
     # -- a thread
 
-    def _work(self, kinds: tuple[str, ...]) -> None:
+    def _work(self, kinds: tuple[str, ...], keeps_house: bool) -> None:
         reaped, trouble = time.monotonic(), ""
         while not self._stopping.is_set():
             heard = self._bell.rung(kinds)
@@ -117,7 +119,9 @@ class Worker:
                     reaped = time.monotonic()
                     with self._catalog.write() as c:
                         c.jobs.reap(self._scope)
-                    self._duties.housekeeping()
+                    if keeps_house:
+                        with self._stoppable() as cancel, suppress(Cancelled):
+                            self._duties.housekeeping(cancel)
                 if jobs := self._claim(kinds):
                     self._burst(kinds, jobs)
                     if trouble:

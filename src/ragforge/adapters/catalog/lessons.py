@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ from sqlalchemy import Row
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.projects import embedder_key
 from ragforge.adapters.catalog.tombstones import bury
-from ragforge.adapters.catalog.unit import Session, batches, milliseconds, moment, storable
+from ragforge.adapters.catalog.unit import KNOWLEDGE, Session, batches, milliseconds, moment, storable
 from ragforge.domain.access import Scope
 from ragforge.domain.archives import Kind
 from ragforge.domain.lessons import (
@@ -37,8 +38,9 @@ from ragforge.domain.lessons import (
 from ragforge.errors import Conflict, NotAllowed, NotFound
 from ragforge.ports import EmbedderCard
 
-_SEQ = "knowledge"
-"""The counter that grows whenever an index must look at captures again."""
+LESSONS = -1
+"""The lock under which lessons of all projects change, one transaction after the other: a pattern goes with its last
+capture, and none may join it meanwhile. No project has this key."""
 _s, _p, _f = t.knowledge_staging.c, t.knowledge_patterns.c, t.knowledge_facets.c
 
 
@@ -53,16 +55,16 @@ class SqlLessons:
     ) -> Lesson:
         """Stage it. The same `key` again gives what it gave before; with other words it is a conflict."""
         session, row = self._session, self._session.project(scope, project)
-        session.lock(row.ord)
+        session.lock(LESSONS)
         told = Told(**{name: storable(getattr(told, name)) for name in TOLD})
+        digest = sha256(json.dumps([asdict(facets), asdict(told)], sort_keys=True).encode()).hexdigest()[:32]
         if key:
             asked = (_s.project == row.ord, _s.principal == scope.principal, _s.asked_with == storable(key))
-            before = session.execute(_captured().where(*asked)).one_or_none()
+            before = session.execute(captured().where(*asked)).one_or_none()
             if before is not None:
-                known = _lesson(before)
-                if (known.facets, known.told) != (facets, told):
+                if before.digest != digest:  # of what was told: a person may have corrected it since
                     raise Conflict("this key was used for another lesson", hint="take a new key for a new lesson")
-                return known
+                return lesson_of(before)
         (number,) = session.keys(t.knowledge_staging, 1)
         quality = Quality.HIGH if facets.entry_type is EntryType.FAILURE else Quality.HIGHEST
         values = {
@@ -80,25 +82,26 @@ class SqlLessons:
             "timestamp": session.now(),
             "principal": scope.principal,
             "asked_with": storable(key) or None,
+            "digest": digest,
             "seq": 0,
         }
         session.insert(t.knowledge_staging, [values])
         return self.get(scope, project, values["id"])
 
     def get(self, scope: Scope, project: str, lesson: str) -> Lesson:
-        return _lesson(self._row(scope, project, lesson))
+        return lesson_of(self._row(scope, project, lesson))
 
     def staged(self, scope: Scope, project: str, limit: int | None = None) -> list[Lesson]:
         """What no checkpoint has taken up yet, oldest first."""
         row = self._session.project(scope, project)
-        found = _captured().where(_s.project == row.ord, ~_s.embedded).order_by(_s.ord).limit(limit)
-        return [_lesson(each) for each in self._session.execute(found)]
+        found = captured().where(_s.project == row.ord, ~_s.embedded).order_by(_s.ord).limit(limit)
+        return [lesson_of(each) for each in self._session.execute(found)]
 
     def change(
         self, scope: Scope, project: str, lesson: str, *, told: Told | None = None, verified: bool | None = None
     ) -> Lesson:
         """Correct or verify what is staged. What was taken up is a pattern's, and edited as that."""
-        self._session.lock(self._session.project(scope, project).ord)
+        self._session.lock(LESSONS)
         known = self._row(scope, project, lesson)
         if known.embedded:
             raise Conflict("a checkpoint has taken it up", hint="edit the pattern that it is part of")
@@ -114,22 +117,28 @@ class SqlLessons:
     def remove(self, scope: Scope, project: str, lessons: Collection[str]) -> int:
         """For good, also out of patterns; a pattern goes with its last capture."""
         session, row = self._session, self._session.project(scope, project)
-        session.lock(row.ord)
-        ids: list[str] = []
+        session.lock(LESSONS)
+        gone: list[Any] = []
         for some in batches(sorted(set(lessons))):
-            found = sa.select(_s.id).where(_s.project == row.ord, _s.id.in_(some))
-            ids += session.execute(found).scalars().all()
-        for some in batches(ids):
-            session.execute(sa.delete(t.knowledge_staging).where(_s.id.in_(some)))
-        bury(session, Kind.LESSON, [(id, "") for id in ids])
-        if ids:
-            drop_empty_patterns(session)
-            session.counted(_SEQ)
-        return len(ids)
+            found = sa.select(_s.id, _s.pattern).where(_s.project == row.ord, _s.id.in_(some))
+            gone += session.execute(found).all()
+        for batch in batches([each.id for each in gone]):
+            session.execute(sa.delete(t.knowledge_staging).where(_s.id.in_(batch)))
+        bury(session, Kind.LESSON, [(each.id, "") for each in gone])
+        self._left(each.pattern for each in gone)
+        return len(gone)
+
+    def _left(self, patterns: Iterable[int | None]) -> int:
+        """Captures of these patterns went: so do those that have none left, and indexes must look. How many went."""
+        touched = sorted({each for each in patterns if each is not None})
+        if not touched:
+            return 0
+        self._session.counted(KNOWLEDGE)
+        return drop_empty_patterns(self._session, touched)
 
     def _row(self, scope: Scope, project: str, lesson: str) -> Row[Any]:
         row = self._session.project(scope, project)
-        found = _captured().where(_s.project == row.ord, _s.id == storable(lesson))
+        found = captured().where(_s.project == row.ord, _s.id == storable(lesson))
         known = self._session.execute(found).one_or_none()
         if known is None:
             raise NotFound(f"no lesson {lesson!r}", hint="ragforge learn staged shows what waits for a checkpoint")
@@ -137,43 +146,59 @@ class SqlLessons:
 
     # -- checkpoints
 
-    def pending(self, scope: Scope, project: str, fingerprint: str, limit: int) -> list[Lesson]:
-        """Verified captures that no checkpoint has taken up, oldest first; then those without vectors of this model."""
+    def pending(self, scope: Scope, project: str, limit: int) -> list[Lesson]:
+        """Verified captures that no checkpoint has taken up, oldest first."""
         row = self._session.project(scope, project)
-        own = _captured().where(_s.project == row.ord, _s.success_verified).order_by(_s.ord).limit(limit)
-        staged = self._session.execute(own.where(~_s.embedded)).all()
-        found = staged or self._session.execute(own.where(_s.embedded, ~_has_vectors(fingerprint)))
-        return [_lesson(each) for each in found]
+        staged = captured().where(_s.project == row.ord, ~_s.embedded, _s.success_verified)
+        return [lesson_of(each) for each in self._session.execute(staged.order_by(_s.ord).limit(limit))]
 
-    def waiting(self, scope: Scope, project: str, fingerprint: str) -> int:
-        """How many are pending."""
+    def waiting(self, scope: Scope, project: str) -> tuple[int, int]:
+        """How many are pending, and how many wait until somebody verifies them."""
         row = self._session.project(scope, project)
-        pending = ~_s.embedded | ~_has_vectors(fingerprint)
-        found = sa.select(sa.func.count()).where(_s.project == row.ord, _s.success_verified, pending)
-        return int(self._session.execute(found).scalar_one())
+        verified = sa.func.sum(sa.case((_s.success_verified, 1), else_=0))
+        found = sa.select(sa.func.count(), verified).where(_s.project == row.ord, ~_s.embedded)
+        number, pending = self._session.execute(found).one()
+        return int(pending or 0), int(number) - int(pending or 0)
 
-    def put_vectors(
-        self, scope: Scope, project: str, card: EmbedderCard, vectors: Sequence[tuple[int, bytes, bytes]]
-    ) -> None:
+    def outdated(self, scope: Scope, fingerprint: str, limit: int) -> list[Lesson]:
+        """Captures of all projects that were taken up, and have no vectors of this model; oldest first."""
+        _require_all(scope)
+        found = captured().where(_s.embedded, ~_has_vectors(fingerprint)).order_by(_s.ord).limit(limit)
+        return [lesson_of(each) for each in self._session.execute(found)]
+
+    def unchanged(self, scope: Scope, lessons: Sequence[Lesson]) -> set[int]:
+        """The numbers of those that are still as they were read."""
+        _require_all(scope)
+        self._session.lock(LESSONS)
+        told = {each.key: each.told for each in lessons}
+        same: set[int] = set()
+        for some in batches(sorted(told)):
+            rows = self._session.execute(captured().where(_s.ord.in_(some)))
+            same |= {row.ord for row in rows if _told(row) == told[row.ord]}
+        return same
+
+    def put_vectors(self, scope: Scope, card: EmbedderCard, vectors: Sequence[tuple[int, bytes, bytes]]) -> None:
         """Of captures that are still there, by their numbers: of the problem, and of the solution."""
-        session, row = self._session, self._session.project(scope, project)
-        session.lock(row.ord)
+        _require_all(scope)
+        session = self._session
+        session.lock(LESSONS)
         embedder = embedder_key(session, card)
         there: set[int] = set()
         for some in batches([lesson for lesson, _, _ in vectors]):
-            there.update(session.execute(sa.select(_s.ord).where(_s.project == row.ord, _s.ord.in_(some))).scalars())
+            there.update(session.execute(sa.select(_s.ord).where(_s.ord.in_(some))).scalars())
         rows = [
             {"lesson": lesson, "embedder": embedder, "problem": problem, "solution": solution}
             for lesson, problem, solution in vectors
             if lesson in there
         ]
         session.insert_new(t.knowledge_vectors, rows)
-        self._touch(_s.ord.in_(sorted(there)))
+        for some in batches(sorted(there)):
+            touch(session, _s.ord.in_(some))
 
     def take_up(self, scope: Scope, project: str, lesson: int, pattern: str) -> str:
         """Make a capture part of a pattern, or of a new one. Returns its id; empty if it was taken up before."""
         session, row = self._session, self._session.project(scope, project)
-        session.lock(row.ord)
+        session.lock(LESSONS)
         found = sa.select(t.knowledge_staging).where(_s.project == row.ord, _s.ord == lesson, ~_s.embedded)
         known = session.execute(found).one_or_none()
         if known is None:
@@ -190,11 +215,8 @@ class SqlLessons:
             .where(_s.ord == lesson)
             .values(embedded=True, embedded_at=now, facet=facet, pattern=number)
         )
-        self._touch(_s.ord == lesson)
+        touch(session, _s.ord == lesson)
         return pattern
-
-    def _touch(self, *which: sa.ColumnElement[bool]) -> None:
-        touch(self._session, *which)
 
     # -- for queries, and for the indexes
 
@@ -249,13 +271,26 @@ class SqlLessons:
         )
         return list(self._session.execute(found).scalars())
 
+    def of_patterns(self, scope: Scope, patterns: Collection[str]) -> list[int]:
+        """The captures of these patterns, ascending."""
+        found: list[int] = []
+        for some in batches(sorted(set(patterns))):
+            marks = ", ".join("?" * len(some))
+            found += [key for (key,) in self._session.quick(_OF_PATTERNS.format(marks), tuple(some))]
+        return sorted(found)
+
+    def rejected(self, scope: Scope, project: str) -> list[int]:
+        """Captures of this project's patterns that were rejected, ascending."""
+        own = self._session.project_key(scope, project)
+        return sorted(key for (key,) in self._session.quick(_REJECTED, (str(PatternState.REJECTED), own)))
+
     def hidden(self, scope: Scope) -> list[int]:
         """Captures of patterns that were rejected, ascending: indexes hold them, so that new ones are known again."""
         return sorted(key for (key,) in self._session.quick(_HIDDEN, (str(PatternState.REJECTED),)))
 
     def seq(self, scope: Scope) -> int:
         """How far what may be found has come."""
-        rows = self._session.quick("SELECT value FROM counters WHERE name = ?", (_SEQ,))
+        rows = self._session.quick("SELECT value FROM counters WHERE name = ?", (KNOWLEDGE,))
         return int(rows[0][0]) if rows else 0
 
     # -- retention
@@ -264,17 +299,15 @@ class SqlLessons:
         """Remove what was embedded before this, at most `limit` captures: how many of them, patterns and outcomes."""
         _require_all(scope)
         session = self._session
-        old = sa.select(_s.ord).where(_s.embedded_at < milliseconds(before)).order_by(_s.embedded_at).limit(limit)
-        keys = session.execute(old).scalars().all()
-        for some in batches(keys):
+        session.lock(LESSONS)
+        aged = sa.select(_s.ord, _s.pattern).where(_s.embedded_at < milliseconds(before))
+        old = session.execute(aged.order_by(_s.embedded_at).limit(limit)).all()
+        for some in batches([each.ord for each in old]):
             session.execute(sa.delete(t.knowledge_staging).where(_s.ord.in_(some)))
         outcomes = session.execute(
             sa.delete(t.knowledge_outcomes).where(t.knowledge_outcomes.c.recorded_at < milliseconds(before))
         ).rowcount
-        patterns = drop_empty_patterns(session) if keys else 0
-        if keys:
-            session.counted(_SEQ)
-        return len(keys), patterns, int(outcomes)
+        return len(old), self._left(each.pattern for each in old), int(outcomes)
 
     def clock(self, scope: Scope) -> RetentionClock | None:
         row = self._session.execute(sa.select(t.knowledge_clock)).one_or_none()
@@ -335,7 +368,7 @@ class SqlLessons:
 
 def touch(session: Session, *which: sa.ColumnElement[bool]) -> None:
     """An index must look at these captures again."""
-    (seq,) = session.counted(_SEQ)
+    (seq,) = session.counted(KNOWLEDGE)
     session.execute(sa.update(t.knowledge_staging).where(*which).values(seq=seq))
 
 
@@ -358,7 +391,7 @@ def _facet_values(facets: Facets) -> dict[str, str]:
     return {name: str(value) for name, value in asdict(facets).items()}
 
 
-def new_pattern(session: Session, project: int, facet: int) -> tuple[str, int]:
+def new_pattern(session: Session, project: int, facet: int, state: str = PatternState.LIVE) -> tuple[str, int]:
     (number,) = session.keys(t.knowledge_patterns, 1)
     id = uuid4().hex[:16]
     row = {
@@ -366,7 +399,7 @@ def new_pattern(session: Session, project: int, facet: int) -> tuple[str, int]:
         "id": id,
         "project": project,
         "facet": facet,
-        "state": str(PatternState.LIVE),
+        "state": str(state),
         "approved": False,
         "version": 1,
         "created_at": session.now(),
@@ -375,16 +408,19 @@ def new_pattern(session: Session, project: int, facet: int) -> tuple[str, int]:
     return id, number
 
 
-def drop_empty_patterns(session: Session) -> int:
-    """A pattern goes with its last capture, and what only it was filtered by goes with it."""
-    held = sa.exists().where(_s.pattern == _p.ord)
-    gone = session.execute(sa.delete(t.knowledge_patterns).where(~held)).rowcount
-    used = sa.exists().where(_p.facet == _f.ord) | sa.exists().where(_s.facet == _f.ord)
-    session.execute(sa.delete(t.knowledge_facets).where(~used))
-    return int(gone)
+def drop_empty_patterns(session: Session, patterns: Sequence[int]) -> int:
+    """Those of the patterns that have no capture left, and what only they were filtered by. How many went."""
+    gone = 0
+    for some in batches(patterns):
+        facets = session.execute(sa.select(_p.facet).where(_p.ord.in_(some)).distinct()).scalars().all()
+        held = sa.exists().where(_s.pattern == _p.ord)
+        gone += int(session.execute(sa.delete(t.knowledge_patterns).where(_p.ord.in_(some), ~held)).rowcount)
+        used = sa.exists().where(_p.facet == _f.ord) | sa.exists().where(_s.facet == _f.ord)
+        session.execute(sa.delete(t.knowledge_facets).where(_f.ord.in_(facets), ~used))
+    return gone
 
 
-def _captured() -> sa.Select[Any]:
+def captured() -> sa.Select[Any]:
     return (
         sa.select(t.knowledge_staging, t.projects.c.id.label("project_id"), _p.id.label("pattern_id"))
         .join(t.projects, t.projects.c.ord == _s.project)
@@ -405,6 +441,11 @@ SELECT f.ord FROM knowledge_facets f JOIN projects p ON p.ord = f.project WHERE 
 
 _HIDDEN = """
 SELECT s.ord FROM knowledge_patterns p JOIN knowledge_staging s ON s.pattern = p.ord WHERE p.state = ?"""
+
+_REJECTED = _HIDDEN + " AND p.project = ?"
+
+_OF_PATTERNS = """
+SELECT s.ord FROM knowledge_patterns p JOIN knowledge_staging s ON s.pattern = p.ord WHERE p.id IN ({})"""
 
 _COLUMNS = f"""
 SELECT s.ord, p.id, s.facet, s.seq, k.id, k.state, v.problem, v.solution,
@@ -429,7 +470,7 @@ def _told(row: Row[Any]) -> Told:
     return Told(*(getattr(row, name) or "" for name in TOLD))
 
 
-def _lesson(row: Row[Any]) -> Lesson:
+def lesson_of(row: Row[Any]) -> Lesson:
     return Lesson(
         id=row.id,
         project=row.project_id,

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
-from ragforge.adapters.catalog.lessons import _captured, _lesson, new_pattern, touch
+from ragforge.adapters.catalog.lessons import LESSONS, captured, drop_empty_patterns, lesson_of, new_pattern, touch
 from ragforge.adapters.catalog.unit import Session, batches, moment, storable
 from ragforge.domain.access import Scope
 from ragforge.domain.lessons import (
@@ -68,8 +68,8 @@ class SqlPatterns:
     def lessons(self, scope: Scope, project: str, pattern: str) -> list[Lesson]:
         """Its captures, oldest first."""
         number = self._row(scope, project, pattern).ord
-        found = _captured().where(_s.pattern == number).order_by(_s.embedded_at, _s.ord)
-        return [_lesson(row) for row in self._session.execute(found)]
+        found = captured().where(_s.pattern == number).order_by(_s.embedded_at, _s.ord)
+        return [lesson_of(row) for row in self._session.execute(found)]
 
     def outcomes(self, scope: Scope, project: str, pattern: str) -> list[Outcome]:
         """What was recorded, newest first; from projects out of reach without their words."""
@@ -80,8 +80,8 @@ class SqlPatterns:
     # -- what people say
 
     def judge(self, scope: Scope, project: str, pattern: str, state: PatternState, *, approved: bool) -> None:
-        number = self._locked(scope, project, pattern).ord
-        self._change(number, state=str(state), approved=approved)
+        row = self._locked(scope, project, pattern)
+        self._change(row.ord, state=str(state), approved=approved, version=row.version + 1)
 
     def edit(self, scope: Scope, project: str, pattern: str, words: Words, version: int) -> None:
         """Give it a person's words, in place of the version they saw."""
@@ -89,21 +89,24 @@ class SqlPatterns:
         if row.version != version:
             raise Conflict("somebody edited it meanwhile", hint="look at it again, then edit")
         said = {name: storable(getattr(words, name)) for name in ("problem", "solution", "when_to_try")}
-        self._change(row.ord, version=version + 1, approved=True, **said)
+        self._change(row.ord, version=version + 1, approved=row.state == str(PatternState.LIVE), **said)
 
     def merge(self, scope: Scope, project: str, into: str, others: Collection[str]) -> None:
         """All that the others stand on becomes this one's. They must be for the same agents and tasks."""
         session, target = self._session, self._locked(scope, project, into)
         for other in sorted(set(others) - {into}):
             row = self._row(scope, project, other)
-            if row.entry_type != target.entry_type:
+            if row.facet != target.facet:
                 raise UserError(
-                    f"{into} and {other} are not of one kind", hint="merge failures with failures, and so on"
+                    f"{into} and {other} are not for the same agent, task and technology",
+                    hint="filters would no longer find one of them; leave them apart",
                 )
-            facet = {"facet": target.facet, "pattern": target.ord}
-            for table, moved in ((t.knowledge_staging, facet), (t.knowledge_outcomes, {"pattern": target.ord})):
-                session.execute(sa.update(table).where(table.c.pattern == row.ord).values(moved))
-            session.execute(sa.delete(t.knowledge_patterns).where(_p.ord == row.ord))
+            if row.state != target.state:
+                raise UserError(f"one of {into} and {other} was rejected", hint="approve or reject both first")
+            for table in (t.knowledge_staging, t.knowledge_outcomes):
+                session.execute(sa.update(table).where(table.c.pattern == row.ord).values(pattern=target.ord))
+            drop_empty_patterns(session, [row.ord])
+        self._change(target.ord, version=target.version + 1)
         touch(session, _s.pattern == target.ord)
 
     def split(self, scope: Scope, project: str, pattern: str, lessons: Collection[str]) -> str:
@@ -114,7 +117,8 @@ class SqlPatterns:
             raise NotFound(f"no lesson {unknown[0]!r} in this pattern", hint="ragforge learn show lists them")
         if not lessons or len(set(lessons)) == len(own):
             raise UserError("a split leaves something on both sides", hint="name some of its lessons, not all")
-        id, number = new_pattern(session, row.project, row.facet)
+        id, number = new_pattern(session, row.project, row.facet, row.state)
+        self._change(row.ord, version=row.version + 1)
         moved = _s.ord.in_([own[lesson] for lesson in lessons])
         session.execute(sa.update(t.knowledge_staging).where(moved).values(pattern=number))
         touch(session, moved)
@@ -123,17 +127,17 @@ class SqlPatterns:
     def record(self, scope: Scope, project: str, pattern: str, *, success: bool, note: str, key: str = "") -> Outcome:
         """What came of applying it in a project. The same `key` again counts once."""
         session, row = self._session, self._session.project(scope, project)
-        session.lock(row.ord)
-        known = session.execute(sa.select(_p.ord).where(_p.id == storable(pattern), _seen_from(row.ord))).scalar()
-        if known is None:
-            raise _no_pattern(pattern)
+        session.lock(LESSONS)
         if key:
             asked = (_o.project == row.ord, _o.principal == scope.principal, _o.asked_with == storable(key))
             before = session.execute(_recorded().where(*asked)).one_or_none()
             if before is not None:
-                if (before.pattern_id, bool(before.success)) != (pattern, success):
+                if bool(before.success) != success:  # its pattern may have been merged since
                     raise Conflict("this key was used for another outcome", hint="take a new key for a new outcome")
                 return _outcome(scope, before)
+        known = session.execute(sa.select(_p.ord).where(_p.id == storable(pattern), _seen_from(row.ord))).scalar()
+        if known is None:
+            raise _no_pattern(pattern)
         (number,) = session.keys(t.knowledge_outcomes, 1)
         values = {
             "ord": number,
@@ -153,7 +157,7 @@ class SqlPatterns:
         self._session.execute(sa.update(t.knowledge_patterns).where(_p.ord == number).values(values))
 
     def _locked(self, scope: Scope, project: str, pattern: str) -> Row[Any]:
-        self._session.lock(self._session.project(scope, project).ord)
+        self._session.lock(LESSONS)
         return self._row(scope, project, pattern)
 
     def _row(self, scope: Scope, project: str, pattern: str) -> Row[Any]:
@@ -182,8 +186,8 @@ class SqlPatterns:
             won = sa.select(_o.pattern, sa.func.count(), lost).where(_o.pattern.in_(some)).group_by(_o.pattern)
             outcomes |= {key: (count - int(losses), int(losses)) for key, count, losses in self._session.execute(won)}
             first = sa.select(sa.func.min(_s.ord)).where(_s.pattern.in_(some)).group_by(_s.pattern)
-            for row in self._session.execute(_captured().where(_s.ord.in_(first))):
-                oldest[row.pattern] = _lesson(row)
+            for row in self._session.execute(captured().where(_s.ord.in_(first))):
+                oldest[row.pattern] = lesson_of(row)
         return [_pattern(row, oldest[row.ord], figures[row.ord], outcomes.get(row.ord, (0, 0))) for row in rows]
 
 

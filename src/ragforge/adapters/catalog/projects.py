@@ -13,7 +13,7 @@ from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.tombstones import bury
-from ragforge.adapters.catalog.unit import Session, batches, moment, storable
+from ragforge.adapters.catalog.unit import KNOWLEDGE, Session, batches, moment, storable
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.archives import Kind
 from ragforge.domain.library import Generation, Op, Project
@@ -80,6 +80,7 @@ class SqlProjects:
         _require_all_documents(scope)
         self._session.lock(row.ord)
         self._session.execute(sa.delete(t.projects).where(t.projects.c.ord == row.ord))
+        self._session.counted(KNOWLEDGE)  # its lessons went, too
         bury(self._session, Kind.PROJECT, [(project, "")])
 
     def org_context(self, scope: Scope, project: str) -> str:

@@ -573,6 +573,7 @@ knowledge_staging = Table(
     Column("embedded_at", BigInteger, index=True),
     Column("principal", Text, nullable=False),
     Column("asked_with", Text),
+    Column("digest", Text, nullable=False),  # of what was told
     _belongs_to("knowledge_facets", "facet", nullable=True, index=True),
     _belongs_to("knowledge_patterns", "pattern", nullable=True, index=True),
     Column("seq", BigInteger, nullable=False, index=True),  # grows whenever an index must look at the row again

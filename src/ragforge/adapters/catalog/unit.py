@@ -25,6 +25,8 @@ Item = TypeVar("Item")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_KEY = 2**63 - 1
+KNOWLEDGE = "knowledge"
+"""The counter that grows whenever an index of lessons must look again."""
 _UPLOAD = "upload:"
 _BESIDE = re.compile(rf"^({_UPLOAD})?\d+//")
 

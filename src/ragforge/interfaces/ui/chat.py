@@ -71,8 +71,7 @@ def chat(session: Session) -> None:
         ask(session, again[0], instead=again[1])
     view = _view()
     if view == "Answer":
-        _conversation(session)
-        _input(session)
+        _input(session, busy=_conversation(session))
     elif view == "Prompt":
         sending = prompt_view.prompt(session, kept("draft", ""))
         if sending is not None:
@@ -95,9 +94,7 @@ def _view() -> str:
     return str(kept("view", "Answer"))
 
 
-def _input(session: Session) -> None:
-    asked = session.engine.answers.latest(session.visitor.id, _thread(session))
-    busy = asked is not None and not asked.ended
+def _input(session: Session, *, busy: bool) -> None:
     locked = " · locked to the files it names" if session.choices.lock else ""
     st.chat_input(
         f"Ask about {session.project.name}{locked}",
@@ -205,7 +202,9 @@ def _of_result(result: Result) -> Exchange:
     )  # fmt: skip
 
 
-def _conversation(session: Session) -> None:
+def _conversation(session: Session) -> bool:
+    """Whether an answer is on its way, as far as this page shows."""
+    answering = False
     with told():
         latest = session.engine.answers.latest(session.visitor.id, _thread(session))
         answering = latest is not None and not latest.ended  # asked once: it may end at any moment
@@ -221,6 +220,7 @@ def _conversation(session: Session) -> None:
             st.fragment(_live, run_every=_FOLLOW_SECONDS)(session, latest)
         elif latest is not None and latest.result is None:
             _unanswered(session, latest)
+    return answering
 
 
 def _recent(session: Session, exchanges: Sequence[Exchange]) -> Sequence[Exchange]:

@@ -111,7 +111,7 @@ def _actions(session: Session, details: PatternDetails, patterns: Sequence[Patte
     others = [
         each
         for each in alike.values()
-        if each.id != found.id and each.project == found.project and each.facets.entry_type is found.facets.entry_type
+        if each.id != found.id and (each.project, each.facets, each.state) == (found.project, found.facets, found.state)
     ]
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="reviewing"):
         st.button("Edit", key=f"edit-{found.id}", icon=":material/edit:", on_click=keep,
@@ -135,7 +135,8 @@ def _merge_form(session: Session, found: Pattern, others: Sequence[Pattern]) -> 
     with st.form(f"merge-form-{found.id}", border=False):
         st.markdown("What these stand on becomes this one's; its words stay. They are gone then.")
         st.multiselect(
-            "Patterns of the same kind", list(by_id), key=f"merged-{found.id}", placeholder="Choose some",
+            "Patterns for the same agent, task and technology", list(by_id), key=f"merged-{found.id}",
+            placeholder="Choose some",
             format_func=lambda id: _option(by_id[id]) if id in by_id else id,
         )  # fmt: skip
         st.form_submit_button("Merge", type="primary", on_click=_merge, args=(session, found.id))

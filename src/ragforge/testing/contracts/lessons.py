@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -55,7 +55,7 @@ def capture(
 
 def take_up(shelf: Shelf, lesson: Lesson, pattern: str = "") -> str:
     with shelf.catalog.write() as unit:
-        unit.lessons.put_vectors(shelf.scope, shelf.id, CARD, [(lesson.key, VECTOR, VECTOR)])
+        unit.lessons.put_vectors(owner(), CARD, [(lesson.key, VECTOR, VECTOR)])
         return unit.lessons.take_up(shelf.scope, shelf.id, lesson.key, pattern)
 
 
@@ -107,7 +107,7 @@ class LessonsContract(ShelfContract):
         assert take_up(shelf, lesson) == "", "a second checkpoint finds nothing to do"
         with shelf.catalog.read() as unit:
             assert unit.lessons.staged(shelf.scope, shelf.id) == []
-            assert unit.lessons.pending(shelf.scope, shelf.id, CARD.fingerprint, 10) == []
+            assert unit.lessons.pending(shelf.scope, shelf.id, 10) == []
             kept = unit.lessons.get(shelf.scope, shelf.id, lesson.id)
             assert (kept.embedded_at, kept.pattern) == (clock(), pattern)
             assert unit.patterns.count(shelf.scope, shelf.id) == 1
@@ -120,18 +120,64 @@ class LessonsContract(ShelfContract):
         with shelf.catalog.read() as unit:
             assert unit.patterns.count(shelf.scope, shelf.id) == len(lessons)
 
-    def test_pending_is_what_is_verified_and_not_embedded_with_the_model(self, shelf: Shelf) -> None:
+    def test_pending_is_what_is_verified_and_staged(self, shelf: Shelf) -> None:
         waiting, ready = capture(shelf, verified=False), capture(shelf)
-        with shelf.catalog.read() as unit:
-            assert unit.lessons.pending(shelf.scope, shelf.id, CARD.fingerprint, 10) == [ready]
-            assert unit.lessons.waiting(shelf.scope, shelf.id, CARD.fingerprint) == 1
-        take_up(shelf, ready)
         with shelf.catalog.write() as unit:
-            (renewed,) = unit.lessons.pending(shelf.scope, shelf.id, OTHER_CARD.fingerprint, 10)
-            assert renewed.id == ready.id
+            assert unit.lessons.pending(shelf.scope, shelf.id, 10) == [ready]
+            assert unit.lessons.waiting(shelf.scope, shelf.id) == (1, 1)
             verified = unit.lessons.change(shelf.scope, shelf.id, waiting.id, verified=True)
-            assert unit.lessons.pending(shelf.scope, shelf.id, OTHER_CARD.fingerprint, 10) == [verified]
-            assert unit.lessons.waiting(shelf.scope, shelf.id, OTHER_CARD.fingerprint) == 2
+            assert unit.lessons.pending(shelf.scope, shelf.id, 10) == [verified, ready]
+            assert unit.lessons.waiting(shelf.scope, shelf.id) == (2, 0)
+
+    def test_what_another_model_embedded_is_outdated_in_every_project(self, shelf: Shelf) -> None:
+        mine = Shelf.create(shelf.catalog, "mine")
+        taken = [capture(each) for each in (shelf, mine)]
+        for each, lesson in zip((shelf, mine), taken, strict=True):
+            take_up(each, lesson)
+        capture(shelf)
+        with shelf.catalog.write() as unit:
+            assert unit.lessons.outdated(owner(), CARD.fingerprint, 10) == []
+            assert [each.id for each in unit.lessons.outdated(owner(), OTHER_CARD.fingerprint, 10)] == [
+                each.id for each in taken
+            ]
+            unit.lessons.put_vectors(owner(), OTHER_CARD, [(taken[0].key, VECTOR, VECTOR)])
+            assert [each.id for each in unit.lessons.outdated(owner(), OTHER_CARD.fingerprint, 10)] == [taken[1].id]
+
+    def test_what_was_corrected_meanwhile_is_known(self, shelf: Shelf) -> None:
+        one, other = capture(shelf), capture(shelf)
+        with shelf.catalog.write() as unit:
+            assert unit.lessons.unchanged(owner(), [one, other]) == {one.key, other.key}
+            unit.lessons.change(shelf.scope, shelf.id, one.id, told=replace(TOLD, evidence="another"))
+            unit.lessons.remove(shelf.scope, shelf.id, [other.id])
+            assert unit.lessons.unchanged(owner(), [one, other]) == set()
+
+    def test_a_key_holds_also_when_a_person_corrected_what_it_told(self, shelf: Shelf) -> None:
+        lesson = capture(shelf, key="k")
+        with shelf.catalog.write() as unit:
+            corrected = unit.lessons.change(shelf.scope, shelf.id, lesson.id, told=replace(TOLD, evidence="better"))
+        assert capture(shelf, key="k") == corrected
+
+    def test_lessons_that_come_while_others_expire_stay(self, shelf: Shelf, clock: ManualClock) -> None:
+        """A checkpoint that joins a pattern, beside retention that would remove it: nothing new is lost."""
+        for _ in range(4):
+            (((id, _),)) = learnt(shelf, 1)
+            clock.advance(10 * DAY)
+            lesson, before = capture(shelf), clock() - timedelta(days=5)
+
+            def prune(before: datetime = before) -> None:
+                with shelf.catalog.write() as unit:
+                    unit.lessons.prune(owner(), before, 100)
+
+            with ThreadPoolExecutor(2) as pool:
+                pruned = pool.submit(prune)
+                taken = pool.submit(take_up, shelf, lesson, id)
+                pruned.result()
+                assert taken.result()
+            with shelf.catalog.read() as unit:
+                kept = unit.lessons.get(shelf.scope, shelf.id, lesson.id)
+                assert unit.patterns.get(shelf.scope, shelf.id, kept.pattern).record.captures == 1
+            with shelf.catalog.write() as unit:
+                unit.lessons.remove(shelf.scope, shelf.id, [lesson.id])
 
     def test_what_is_staged_can_be_corrected_what_was_taken_up_cannot(self, shelf: Shelf) -> None:
         lesson = capture(shelf)
@@ -186,15 +232,28 @@ class LessonsContract(ShelfContract):
                     patterns.split(scope, shelf.id, two, wrong)
             with pytest.raises(NotFound):
                 patterns.split(scope, shelf.id, two, [lessons[2].id])
-            patterns.record(scope, shelf.id, split, success=True, note="")
+            assert len(unit.lessons.of_patterns(owner(), [two, split])) == 3
+            patterns.record(scope, shelf.id, split, success=True, note="", key="k")
             patterns.merge(scope, shelf.id, two, [split, two])
             merged = patterns.get(scope, shelf.id, two)
             assert (merged.record.captures, merged.record.wins, merged.words) == (3, 1, words)
             with pytest.raises(NotFound):
                 patterns.get(scope, shelf.id, split)
-        gate = take_up(shelf, capture(shelf, REJECTED, REJECTION))
-        with pytest.raises(UserError), shelf.catalog.write() as unit:
-            unit.patterns.merge(shelf.scope, shelf.id, two, [gate])
+            assert patterns.record(scope, shelf.id, split, success=True, note="", key="k").pattern == two, "a retry"
+            with pytest.raises(UserError, match="rejected"):
+                patterns.merge(scope, shelf.id, two, [one])
+            patterns.judge(scope, shelf.id, two, PatternState.REJECTED, approved=False)
+            assert len(unit.lessons.rejected(shelf.scope, shelf.id)) == 4
+            silent = patterns.split(scope, shelf.id, two, [lessons[0].id])
+            assert patterns.get(scope, shelf.id, silent).state is PatternState.REJECTED
+            version = patterns.get(scope, shelf.id, two).version
+            patterns.edit(scope, shelf.id, two, words, version)
+            assert not patterns.get(scope, shelf.id, two).approved
+        elsewhere = replace(BACKEND, technology="go")
+        for other in (capture(shelf, REJECTED, REJECTION), capture(shelf, facets=elsewhere)):
+            id = take_up(shelf, other)
+            with pytest.raises(UserError, match="same agent"), shelf.catalog.write() as unit:
+                unit.patterns.merge(shelf.scope, shelf.id, two, [id])
 
     def test_outcomes_count_once_per_key(self, shelf: Shelf) -> None:
         ((id, _),) = learnt(shelf, 1)
@@ -291,6 +350,9 @@ class LessonsContract(ShelfContract):
             lambda u, s: u.lessons.indexed(s, CARD.fingerprint, [1]),
             lambda u, s: u.lessons.keys(s, CARD.fingerprint),
             lambda u, s: u.lessons.prune(s, ManualClock()(), 1),
+            lambda u, s: u.lessons.outdated(s, CARD.fingerprint, 1),
+            lambda u, s: u.lessons.unchanged(s, []),
+            lambda u, s: u.lessons.put_vectors(s, CARD, []),
             lambda u, s: u.lessons.set_clock(s, RetentionClock(ManualClock()())),
             lambda u, s: u.lessons.put_calibration(s, CARD, _calibration(ManualClock())),
         ]

@@ -127,6 +127,7 @@ def upgrade() -> None:
         sa.Column("embedded_at", sa.BigInteger(), nullable=True),
         sa.Column("principal", sa.Text(), nullable=False),
         sa.Column("asked_with", sa.Text(), nullable=True),
+        sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("facet", _KEY, nullable=True),
         sa.Column("pattern", _KEY, nullable=True),
         sa.Column("seq", sa.BigInteger(), nullable=False),
