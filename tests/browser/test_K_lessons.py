@@ -68,8 +68,8 @@ def test_K6_what_agents_learnt_is_reviewed(browser: Browser, workspace: Path, tm
     with Ragforge.open(load(workspace)) as forge:
         for _ in range(2):
             _failure(forge, "python")
-        rust = {"failure_description": "The first request of rust times out"}
-        _failure(forge, "python", **rust, solution_steps="Ping the cache of rust every minute")  # for the same agents
+        rust, ping = "The first request of rust times out", "Ping the cache of rust every minute"
+        _failure(forge, "python", failure_description=rust, solution_steps=ping)  # for the same agents
         forge.lessons.checkpoint(project="shop")
         _failure(forge, "go", verified=False, evidence="test_pool passes")
         _failure(forge, "perl", verified=False)

@@ -370,7 +370,7 @@ def test_O3_a_file_that_is_deleted_while_a_question_about_it_is_answered(
     browser: Browser, workspace: Path, folder: Path
 ) -> None:
     """The answer ends calmly; nothing of the file stays, also not in the answer."""
-    long = "Chairs may be returned within sixty days [1]. " + " ".join(f"Word {number} [1]." for number in range(120))
+    long = "Chairs may be returned within sixty days [1]. " + " ".join(f"Word {number} [1]." for number in range(60))
     with ModelServer(reply=long, piece_seconds=0.05) as model:
         with Ragforge.open(_served(workspace, model)) as forge:
             forge.add(folder, project="shop")
