@@ -349,22 +349,23 @@ class Yard:
         assert isinstance(run, Run)
         return run.id
 
-    def _lesson(self, whose: str) -> str:
+    def _lesson(self, whose: str, technology: str = "") -> str:
         """One that no checkpoint takes up."""
         forge, _, project = self.where(whose)
-        names = {"agent_type": "backend", "technology": uuid4().hex}
+        names = {"agent_type": "backend", "technology": technology or uuid4().hex}
         told = {"failure_description": "The badger digs.", "solution_steps": "Let it."}
         return forge.lessons.capture("failure_solution", project=project, verified=False, **names, **told).id
 
     def _pattern(self, whose: str) -> str:
         """One of two captures."""
         forge, _, project = self.where(whose)
-        lessons = [self._lesson(whose) for _ in range(2)]
+        technology = uuid4().hex
+        lessons = [self._lesson(whose, technology) for _ in range(2)]
         for lesson in lessons:
             forge.lessons.approve(lesson, project=project)
         forge.lessons.checkpoint(project=project)
-        first, second = (forge.lessons.lesson(each, project=project).pattern for each in lessons)
-        return forge.lessons.merge(first, [second], project=project).id
+        (pattern,) = {forge.lessons.lesson(each, project=project).pattern for each in lessons}
+        return pattern
 
     def _job(self, whose: str) -> str:
         """One that ended, of a kind that no worker takes."""

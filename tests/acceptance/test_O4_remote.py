@@ -535,8 +535,8 @@ def test_lessons_are_told_and_asked_for(forge: Either) -> None:
 
 def test_lessons_are_reviewed_and_moved(forge: Either) -> None:
     known: Lessons = forge.lessons
-    for technology in ("one", "two", "three"):
-        known.capture_failure(project="p", agent_type="backend", technology=technology, **MAIL)
+    for solution in ("Ask the server twice.", "Write the letter by hand, slowly.", "Buy a new engine and wait."):
+        known.capture_failure(project="p", agent_type="backend", **MAIL | {"solution_steps": solution})
     known.checkpoint(project="p")
     first, second, third = known.patterns(project="p")
     assert [each.id for each in known.patterns(project="p", limit=1)] == [first.id]
@@ -548,7 +548,8 @@ def test_lessons_are_reviewed_and_moved(forge: Either) -> None:
     apart = known.split(first.id, [lesson.id], project="p")
     assert {each.id for each in known.patterns(project="p")} == {first.id, third.id, apart.id}
     words = Words("It is refused", "Without spaces", "Always")
-    assert known.edit(first.id, words, 1, project="p").words == words
+    version = known.pattern(first.id, project="p").pattern.version
+    assert known.edit(first.id, words, version, project="p").words == words
     with pytest.raises(Conflict):
         known.edit(first.id, words, 1, project="p")
     assert known.one(apart.id, project="p") == apart and isinstance(known.one(lesson.id, project="p"), Lesson)

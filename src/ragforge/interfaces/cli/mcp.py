@@ -54,7 +54,7 @@ def mcp(
                 raise Unauthenticated(problem.message, hint="put one that works into RAGFORGE_KEY") from None
 
         caller()  # a key that does not work is told at once
-        common.say("Waiting for an assistant on standard input; it ends with it")
         # A thread waits for input and cannot be woken: what it has at hand is dropped, as if the client had gone.
         with stoppable(lambda: os._exit(STOPPED)):
+            common.say("Waiting for an assistant on standard input; it ends with it")
             anyio.run(serve_stdio, forge, caller)
