@@ -169,6 +169,7 @@ class Flows:
         from ragforge.flows.lessons import Learn, Words
         from ragforge.learn.match import Lexical
         from ragforge.operate.logs import Redactor, known_secrets
+        from ragforge.operate.secrets import IN_TEXTS
         from ragforge.retrieve.words import index_terms, query_words
 
         @lru_cache(_LEXICA)
@@ -185,7 +186,7 @@ class Flows:
                 parts.catalog, access.owner(), parts.lesson_indexes, index_terms, parts.indexes_folder / LESSONS
             ),
             Words(lexicon, query_words),
-            lambda: Redactor(known_secrets(parts.settings, os.environ)),
+            lambda: Redactor(known_secrets(parts.settings, os.environ), IN_TEXTS),
             utc_now,
             parts.settings.learn.embedder,
         )

@@ -229,6 +229,8 @@ def test_K5_what_is_not_near_is_not_told_and_the_answer_says_why(forge: Ragforge
     assert forge.lessons.query_for_task(COMPOSE[0][0], project="one").threshold == 0.7
     with pytest.raises(UserError):
         forge.lessons.query_for_task("  ", project="one")
+    with pytest.raises(UserError, match="longer"):
+        forge.lessons.query_for_task("x" * 20_001, project="one")
     for limit in (0, 6):
         with pytest.raises(UserError):
             forge.lessons.query_for_task("x", project="one", limit=limit)
@@ -611,8 +613,9 @@ def test_K3_a_correction_while_a_checkpoint_embeds_is_not_lost(tmp_path: Path) -
     watched = WatchedEmbedder()
     with open_forge(tmp_path / "w", watched, learn__embedder="hashing") as forge:
         forge.lessons.calibration()
-        told = {"agent_type": "backend", "failure_description": "alpha beta", "solution_steps": "gamma delta"}
-        lesson = forge.lessons.capture("failure_solution", project="p", **told)  # type: ignore[arg-type]
+        lesson = forge.lessons.capture_failure(
+            project="p", agent_type="backend", failure_description="alpha beta", solution_steps="gamma delta"
+        )
 
         def correct() -> None:
             watched.before = lambda: None
@@ -659,6 +662,8 @@ def test_K1_names_and_texts_hold_no_secret_of_any_shape(forge: Ragforge) -> None
     armour = "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\n-----END RSA PRIVATE KEY-----"
     lesson = fail(forge, f"with {armour} in it", "DB_PASS=hunter2pass mysql -phunter2pass db")
     assert "MIIE" not in repr(lesson) and "hunter2" not in repr(lesson)
+    plain = "Link with -pthread, set bypass = true, run cp -preserve here there"
+    assert fail(forge, plain, "s").told.failure_description == plain, "what only looks a little like one stays"
 
 
 def test_K7_nothing_that_looks_like_its_end_is_in_a_block(forge: Ragforge) -> None:

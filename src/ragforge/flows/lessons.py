@@ -74,7 +74,8 @@ _REJECTED = 200
 """Captures that this project rejected, which what others tell is compared with: the newest."""
 _PRUNED = 5_000
 """Captures removed in one transaction."""
-_LONGEST_QUESTION = 8_000
+_LONGEST_QUESTION = 20_000
+"""Characters of a task or a failure."""
 _ASKED_FOR = 3
 """Captures of a pattern whose problem is looked for in others."""
 TASK_RESULTS = 5
@@ -317,7 +318,12 @@ class Learn:
     ) -> FoundLessons:
         if not text.strip():
             raise UserError(f"there is no {kind} to ask about", hint=f"describe the {kind} in a sentence")
-        text, timings, began = text[:_LONGEST_QUESTION], {}, time.perf_counter()
+        if len(text) > _LONGEST_QUESTION:
+            raise UserError(
+                f"the {kind} is longer than {_LONGEST_QUESTION:,} characters", hint="tell what matters of it"
+            )
+        timings: dict[str, float] = {}
+        began = time.perf_counter()
         embedder = self._embedder()
         vector = embedder.embed_query(text, Cancel())
         timings["embed"] = (time.perf_counter() - began) * 1_000
@@ -342,7 +348,7 @@ class Learn:
         found, refused = self._wanted_here(found, near, no, curves)
         decisions += refused
         near_enough = sorted(found, key=lambda each: (-each.similarity, each.pattern.id))
-        told = rank.ranked(near_enough[: max(_ALIKE, limit)])[:limit]
+        told = rank.ranked(near_enough[:_ALIKE])[:limit]
         told_ids = {each.pattern.id for each in told}
         decisions += [
             LessonDecision(each.pattern.id, each.pattern.id in told_ids, _why(each, told_ids), each.similarity)

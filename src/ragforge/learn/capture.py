@@ -13,7 +13,6 @@ from dataclasses import replace
 from ragforge.domain.lessons import ANY, TOLD, EntryType, Facets, LessonFilters, Told, Words
 from ragforge.errors import UserError
 
-HIDDEN = "[hidden]"
 LONGEST = 8_000
 """Characters of one text."""
 LONGEST_NAME = 100
@@ -35,12 +34,6 @@ _OF_A_BLOCK = re.compile(
     r"|similar\s+situations\s+have\s+been\s+resolved\s+these\s+ways",
     re.IGNORECASE,
 )
-_SECRETS = re.compile(
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-    r"|(?i:(?<![a-z])\w*pass(?:phrase)?\s*=\s*[\"']?)[^\s\"'&,;]+|(?<=\s)-p(?=\S{6})\S+",
-    re.DOTALL,
-)
-"""Beside those that logs know: keys in armour, and passwords as commands take them."""
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e01ef]"
@@ -131,5 +124,4 @@ def check(name: str, text: str) -> None:
 
 
 def _clean(text: str) -> str:
-    """Without what nobody sees, and without what must not be kept."""
-    return _SECRETS.sub(HIDDEN, _UNSEEN.sub("", unicodedata.normalize("NFC", text)).replace("\r\n", "\n")).strip()
+    return _UNSEEN.sub("", unicodedata.normalize("NFC", text)).replace("\r\n", "\n").strip()

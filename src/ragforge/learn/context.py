@@ -17,7 +17,6 @@ _INTRODUCTION = "Similar situations have been resolved these ways:"
 _RECOMMENDATION = "Recommendation: Try patterns in order. Pattern 1 is most likely based on historical data."
 SHOWN = 3
 """Patterns of a block."""
-_LONGEST_TASK = 20_000
 _SHORTEST = 60
 """Characters that a text is shortened to at most; a pattern that needs less is left out."""
 _MARKS = ("endcontext", "orchestratorcontext")
@@ -29,7 +28,7 @@ Count = Callable[[str], int]
 
 def basic(task: str, filters: LessonFilters) -> str:
     """What an agent is told of its task, whatever is known."""
-    lines = [f"Task: {_line(task[:_LONGEST_TASK])}"]
+    lines = [f"Task: {_line(task)}"]
     for label, value in (
         ("Agent", filters.agent_type),
         ("Task type", filters.task_type),

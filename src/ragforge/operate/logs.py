@@ -47,9 +47,10 @@ that end with their key."""
 class Redactor:
     """Takes out secrets: those that are known, and what has the shape of one."""
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, secrets: Iterable[str] = (), also: Iterable[str] = ()) -> None:
+        """`also` are more shapes of secrets."""
         known = sorted({each for each in secrets if len(each) >= SHORTEST}, key=len, reverse=True)
-        self._pattern = re.compile("|".join([*map(re.escape, known), *SHAPES]))
+        self._pattern = re.compile("|".join([*map(re.escape, known), *SHAPES, *also]))
 
     def __call__(self, text: str) -> str:
         return self._pattern.sub(HIDDEN, text)

@@ -18,6 +18,12 @@ SHAPES = (
 )
 """Our own keys, those of providers (the last of them Amazon's, which have no beginning of their own), signed tokens,
 keys in headers, passwords in addresses, and what is called a secret."""
+IN_TEXTS = (
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)",
+    r"(?i:\b(?:\w+_)?pass(?:phrase)?\s*=\s*[\"']?)[^\s\"'&,;]+",
+    r"(?i:\bmysql\w*\b[^\n]*?\s-p)\S+",
+)
+"""Beside those, in what people and agents write down: keys in armour, and passwords as commands take them."""
 SHORTEST = 6
 """A shorter value is no secret, and stands in too many lines."""
 _LONG = r"(?<![\w/.-])(?=[A-Za-z0-9+_=-]*\d)(?=[A-Za-z0-9+_=-]*[A-Za-z])[A-Za-z0-9+_=-]{32,}(?![\w/.-])"

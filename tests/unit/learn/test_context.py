@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragforge.domain.lessons import LessonFilters, Record, Words
+from ragforge.domain.lessons import FoundPattern, LessonFilters, Record, Words
 from ragforge.domain.tokens import estimated_tokens
 from ragforge.learn.context import BEGIN, END, basic, block
 from tests.unit.learn.test_rank import found
@@ -26,7 +26,7 @@ texts = st.text(min_size=1, max_size=400) | st.sampled_from(HOSTILE)
 patterns = st.lists(st.builds(Words, texts, texts, texts), max_size=6)
 
 
-def of(words: list[Words], captures: int = 1) -> list:  # type: ignore[type-arg]
+def of(words: list[Words], captures: int = 1) -> list[FoundPattern]:
     return [found(f"{number}", Record(captures), words=each) for number, each in enumerate(words)]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,10 +56,10 @@ def test_labels_are_those_of_the_decision() -> None:
 
 
 @given(st.lists(st.tuples(records, st.floats(0, 1)), max_size=8), st.randoms())
-def test_the_order_does_not_depend_on_how_they_came(given: list[tuple[Record, float]], chance: object) -> None:
+def test_the_order_does_not_depend_on_how_they_came(given: list[tuple[Record, float]], chance: Random) -> None:
     patterns = [found(f"{number:02}", record, fit) for number, (record, fit) in enumerate(given)]
     shuffled = list(patterns)
-    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    chance.shuffle(shuffled)
     order = ranked(shuffled)
     assert order == ranked(patterns)
     assert all(one.bound >= other.bound for one, other in pairwise(order))

@@ -33,8 +33,9 @@ def mcp(
 ) -> None:
     """Offer this workspace to an assistant, over the Model Context Protocol on standard input and output.
 
-    The tools are search, fetch, ask, explain, list_projects and list_files; none of them changes a file. An assistant
-    starts this command itself. Over HTTP the same tools are at /mcp of `ragforge serve`.
+    The tools are search, fetch, ask, explain, list_projects and list_files; and, without a key or with one for it,
+    lessons_capture, lessons_query and record_outcome. None of them changes a file. An assistant starts this command
+    itself. Over HTTP the same tools are at /mcp of `ragforge serve`.
     """
     try:
         import anyio
