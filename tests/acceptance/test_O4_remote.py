@@ -578,6 +578,18 @@ def test_lessons_are_reviewed_and_moved(forge: Either) -> None:
             list(known.importing(bad, project="q"))
 
 
+def test_what_a_person_rejected_is_not_brought_elsewhere(forge: Either) -> None:
+    known: Lessons = forge.lessons
+    known.capture_failure(project="p", agent_type="backend", **MAIL)
+    known.checkpoint(project="p")
+    (pattern,) = known.patterns(project="p")
+    known.reject(pattern.id, project="p")
+    records = list(known.exported(project="p"))
+    forge.create_project("q", embedder="hashing")
+    assert len(records) == 1 and list(known.importing(records, project="q")) == []
+    assert known.staged(project="q") == []
+
+
 def test_both_know_the_same(here: Ragforge) -> None:
     here.lessons.capture_failure(project="p", agent_type="backend", **MAIL)
     here.lessons.capture_failure(project="p", agent_type="any", **SOAP)

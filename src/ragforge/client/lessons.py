@@ -361,7 +361,10 @@ class RemoteLessons:
                 yield json.loads(line)
 
     def importing(self, records: Iterable[Mapping[str, Any]], *, project: str = "default") -> Iterator[Lesson]:
-        """Stage lessons that `exported` wrote. One that is here already is not told twice."""
+        """Stage lessons that `exported` wrote. One that is here already is not told twice.
+
+        What a person rejected where it comes from is left out.
+        """
         batch: list[dict[str, Any]] = []
         for number, record in enumerate(records, 1):
             batch.append(_record(number, record))
@@ -379,10 +382,12 @@ def _record(number: int, record: Mapping[str, Any]) -> dict[str, Any]:
     """A record as it is sent."""
     try:
         named = {name: str(record[name]) for name in _RECORD if record.get(name)}
+        state = (record.get("pattern") or {}).get("state")  # what a person rejected there is left out
         return {
             "entry_type": record["entry_type"],
             **named,
             "verified": record.get("verified") is True,
+            "pattern": {"state": str(state)} if state else None,
         }
     except (KeyError, TypeError, AttributeError):
         raise UserError(

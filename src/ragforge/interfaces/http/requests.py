@@ -461,7 +461,7 @@ class LessonRecord(ForWhom, ToldFields):
     captured_at: Word | None = None
     embedded_at: Word | None = None
     pattern: Annotated[dict[Word, Any], Field(max_length=20)] | None = None
-    """How its pattern did there; not taken over."""
+    """How its pattern did there: what was rejected is left out, all else is not taken over."""
 
 
 class LessonsImport(Body):
