@@ -105,6 +105,29 @@ def desk(key: str = "", pattern: str = "") -> AppTest:
     return click(tab, f"look-{pattern}") if pattern else tab
 
 
+def _discovery() -> None:
+    """The page Discovery alone, with its windows and what callbacks have to say."""
+    from ragforge.interfaces.ui import discovery, interviews, projects, session
+    from ragforge.interfaces.ui.engine import engine
+    from ragforge.interfaces.ui.session import kept
+
+    found = session.begin(engine(), engine().visitor(session.kept("key", "")))
+    assert found is not None
+    projects.toasts()
+    discovery.discovery(found)
+    session.remember()
+    if (window := kept("window", None)) and window[0] in interviews.WINDOWS:
+        interviews.WINDOWS[window[0]](found, *window[1])
+
+
+def interviewing(key: str = "", **query: str) -> AppTest:
+    """A look at the page Discovery by whoever brings this key, with this in its address."""
+    tab = AppTest.from_function(_discovery, default_timeout=30)
+    tab.query_params.update(query)
+    tab.session_state["rf_key"] = key
+    return run(tab)
+
+
 def click(tab: AppTest, key: str) -> AppTest:
     """The button with this key."""
     tab.button(key=key).click()

@@ -1,7 +1,9 @@
-"""Pictures of every page, light and dark, in docs/images/ui: python -m tools.make_screenshots [--lessons] [FOLDER]
+"""Pictures of every page, light and dark, in docs/images/ui:
+python -m tools.make_screenshots [--lessons] [--discovery] [FOLDER]
 
 They are taken of the sample documents in a real browser. The answers of a model are those of the scripted server that
-tests use; everything else is what anybody sees who does the same. With --lessons, only those of the page Lessons.
+tests use; everything else is what anybody sees who does the same. With --lessons or --discovery, only those of that
+page.
 """
 
 from __future__ import annotations
@@ -33,7 +35,20 @@ REPLY = (
     "Chairs and stools may be returned within **60 days**, if they are clean and all parts are present [1]. "
     "The return is collected for free [1]."
 )
-
+TOLD = (
+    "We are Nordlicht Möbel, a furniture maker in Flensburg with two showrooms. Returns have grown since spring and "
+    "support is swamped. I lead customer service, and the warehouse team is involved too.",
+    "Customers get told different return windows by showrooms and by the website. Last week a customer in Hamburg was "
+    "told 30 days, and the website says 60.",
+    "continue",
+    "About 40 tickets a week are about returns. I think most of them come from the old memo still being used in the "
+    "showrooms.",
+    "The showroom staff and support agents suffer most. Support answers the same question again and again.",
+    "Probably everyone reads the memo from 2023 because nobody told them it is outdated.",
+    "Karin Petersen, the head of operations, decides and pays for it. If the memo is still used because nobody told "
+    "them, training will fix it.",
+)
+"""Of an interview, turn by turn."""
 
 _SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
 _RENAMED = """
@@ -70,6 +85,7 @@ def prepared(workspace: Path, model: ModelServer) -> None:
         for _ in forge.making("blueprint", project="nordlicht-mobel", model="offline", title="Returns in 2027"):
             pass
         learnt(forge, "nordlicht-mobel")
+        interviewed(forge, "nordlicht-mobel")
 
 
 def learnt(forge: Ragforge, project: str) -> None:
@@ -128,6 +144,18 @@ def learnt(forge: Ragforge, project: str) -> None:
     )
 
 
+def interviewed(forge: Ragforge, project: str) -> None:
+    """What the head of customer service told so far."""
+    discovery = forge.discovery
+    id = discovery.begin("Returns", project=project).id
+    for message in TOLD:
+        discovery.say(message, id, project=project, model="offline")
+    first, second, third = (each.id for each in discovery.get(id, project=project).state.assumptions[:3])
+    discovery.revise_assumption(third, id, project=project, depends_on=[second])
+    discovery.revise_assumption(first, id, project=project, status="confirmed", evidence="31 of 40 tickets quote it")
+    discovery.revise_assumption(second, id, project=project, status="refuted", evidence="Both showrooms were told")
+
+
 @dataclass(frozen=True)
 class Taking:
     """Pictures of one scheme."""
@@ -179,6 +207,35 @@ def of_lessons(taking: Taking) -> None:
     small.page.close()
 
 
+def of_discovery(taking: Taking) -> None:
+    """The talk with its document, the register with one opened, and why a turn was asked; and the talk on a phone."""
+    driver = taking.at(1440, 900)
+    page = driver.page
+    driver.open("/discovery?model=offline")
+    expect(page.get_by_test_id("stChatInputTextArea")).to_be_enabled()
+    taking.take(driver, "discovery")
+    page.get_by_role("tab", name="Assumptions").click()
+    expect(page.get_by_role("button", name="Change A3")).to_be_visible()
+    taking.take(driver, "discovery-assumptions")
+    before = page.get_by_test_id("question").count()
+    driver.ask("Since March every agent looks it up in the wiki, and the returns policy changed twice.")
+    expect(page.get_by_test_id("question")).to_have_count(before + 1)
+    expect(page.get_by_role("button", name="Continue")).to_be_visible()
+    page.get_by_role("tab", name="Why").click()
+    expect(page.get_by_text("What was read")).to_be_visible()
+    taking.take(driver, "discovery-why")
+    page.locator(".st-key-interview-menu").get_by_role("button").click()
+    page.get_by_text("Take back the last turn").click()
+    page.get_by_role("button", name="Take it back").click()  # as it was, for the next picture
+    expect(page.get_by_test_id("question")).to_have_count(before)
+    page.close()
+    small = taking.at(390, 844)
+    small.open("/discovery?model=offline")
+    expect(small.page.get_by_test_id("stChatInputTextArea")).to_be_enabled()
+    taking.take(small, "discovery-phone")
+    small.page.close()
+
+
 def pictures(taking: Taking) -> None:
     driver = taking.at(1280, 860)
     page, take = driver.page, partial(taking.take, driver)
@@ -217,8 +274,12 @@ def pictures(taking: Taking) -> None:
     page.close()
 
 
+_PARTS = {"--lessons": of_lessons, "--discovery": of_discovery}
+
+
 def main() -> None:
-    given = [each for each in sys.argv[1:] if each != "--lessons"]
+    given = [each for each in sys.argv[1:] if each not in _PARTS]
+    parts = [_PARTS[each] for each in sys.argv[1:] if each in _PARTS] or [pictures, *_PARTS.values()]
     folder = Path(given[0]) if given else ROOT / "docs" / "images" / "ui"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary, ModelServer(reply=REPLY) as model:
@@ -227,9 +288,8 @@ def main() -> None:
         with ui(workspace) as serving, chromium() as browser:
             for scheme in _SCHEMES:
                 taking = Taking(browser, serving.address, folder, scheme, workspace)
-                if "--lessons" not in sys.argv:
-                    pictures(taking)
-                of_lessons(taking)
+                for part in parts:
+                    part(taking)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from ragforge.domain.answers import Abstention, DoneEvent, Prompted, Result
 from ragforge.domain.answers import Event as AnswerEvent
 from ragforge.domain.archives import BackupReport, ExportReport, ImportedProject, RestoreReport
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.conversation import LONGEST_TITLE, Conversation, Rollup, Turn
+from ragforge.domain.conversation import LONGEST_TITLE, Conversation, ConversationKind, Rollup, Turn
 from ragforge.domain.cursor import Cursor
 from ragforge.domain.evaluation import Comparison, Feedback, ImportReport, Question, QuestionSet, Run, RunDetails
 from ragforge.domain.generation import Estimate, Sampling
@@ -63,6 +63,7 @@ from ragforge.wired import Flows, known_project, slug_of
 if TYPE_CHECKING:
     from ragforge.answer.agents import Agent
     from ragforge.answer.outline import Outline
+    from ragforge.discovery import Discovery
     from ragforge.domain.tokens import Matrix, Vector
     from ragforge.flows.ask import Asking, Models
     from ragforge.flows.evaluate import Evaluate
@@ -215,7 +216,7 @@ class Ragforge:
         with self._parts.catalog.write() as c:
             c.projects.rename(self._scope, project.id, name, slug_of(name))
             renamed = c.projects.get(self._scope, slug_of(name))
-        self._flows.reconcile.forget_state(slug)
+        self._flows.reconcile.forget_state(project.slug, renamed.slug)
         self._flows.reconcile.write_state(access.owner(), renamed.slug)
         return renamed
 
@@ -630,7 +631,8 @@ class Ragforge:
     def conversations(self, *, project: str = "default") -> list[Conversation]:
         """The last spoken in first."""
         with self._parts.catalog.read() as c:
-            return c.conversations.all(self._scope, self._known(c, project).id)
+            talks = c.conversations.all(self._scope, self._known(c, project).id)
+        return [each for each in talks if each.kind is ConversationKind.CHAT]
 
     def conversation(self, id: str, *, project: str = "default") -> Conversation:
         """One by its id, the beginning of it, or `last`."""
@@ -1224,6 +1226,36 @@ class Ragforge:
             self._as_job,
             self.settings.learn.context_tokens,
         )
+
+    # -- guided interviews
+
+    @property
+    def discovery(self) -> Discovery:
+        """Interviews that end in a document: begun, led turn by turn, corrected, written up."""
+        from ragforge.discovery import Discovery, Means
+
+        settings = self.settings.model
+        return Discovery(
+            self._scope,
+            Means(
+                self._parts.catalog,
+                self._flows.interviewer,
+                self._known,
+                self._interviewing,
+                self._spending,
+                self._flows.export,
+                self._parts.tuning,
+                Sampling(settings.temperature, settings.max_tokens),
+                settings.timeout_seconds,
+            ),
+        )
+
+    def _interviewing(self, asked: str) -> tuple[str, Models]:
+        from ragforge.flows.ask import Models
+
+        named, main = self._chosen_model(asked, None)
+        profile = named if named in PROFILES else ""
+        return profile, Models(main, None if main is None else self._parts.language_model("cheap"))
 
     # -- models and jobs
 

@@ -12,11 +12,12 @@ from typing import Any, BinaryIO, Protocol, TypeVar
 from ragforge.domain.access import AccessKey, Clearance, Scope
 from ragforge.domain.archives import StoredVersion, TableShape, Tombstone
 from ragforge.domain.cancel import Cancel
-from ragforge.domain.conversation import Conversation, Rollup, Turn
+from ragforge.domain.conversation import Conversation, ConversationKind, Rollup, Turn
 from ragforge.domain.cursor import Cursor
+from ragforge.domain.discovery import InterviewState, StateVersion
 from ragforge.domain.documents import Parsed, ParseFailure, Split
 from ragforge.domain.evaluation import Question, QuestionResult, QuestionSet, Run
-from ragforge.domain.generation import Message, ModelCard, Sampling, Usage
+from ragforge.domain.generation import Acted, Message, ModelCard, Sampling, Tool, Usage
 from ragforge.domain.lessons import (
     Calibration,
     Facets,
@@ -143,6 +144,7 @@ class Projects(Protocol):
     def rename(self, scope: Scope, project: str, name: str, slug: str) -> None: ...
     def remove(self, scope: Scope, project: str) -> None: ...
     def org_context(self, scope: Scope, project: str) -> str: ...
+    def set_org_context(self, scope: Scope, project: str, text: str) -> None: ...
     def live(self, scope: Scope, project: str) -> Generation: ...
     def building(self, scope: Scope, project: str) -> Generation | None: ...
     def begin(
@@ -314,7 +316,14 @@ class Evaluations(Protocol):
 class Conversations(Protocol):
     """Turns with their vectors, and the summaries that stand for old ones. What is removed leaves no trace."""
 
-    def begin(self, scope: Scope, project: str, title: str, id: str = "") -> Conversation: ...
+    def begin(
+        self,
+        scope: Scope,
+        project: str,
+        title: str,
+        id: str = "",
+        kind: ConversationKind = ConversationKind.CHAT,
+    ) -> Conversation: ...
     def get(self, scope: Scope, project: str, conversation: str) -> Conversation: ...
     def all(self, scope: Scope, project: str) -> list[Conversation]: ...
     def rename(self, scope: Scope, project: str, conversation: str, title: str) -> Conversation: ...
@@ -350,6 +359,15 @@ class Conversations(Protocol):
     def unembedded(self, scope: Scope, project: str, conversation: str, fingerprint: str) -> list[str]: ...
     def put_vector(self, scope: Scope, project: str, id: str, fingerprint: str, vector: bytes) -> None: ...
     def forget_document(self, scope: Scope, project: str, document: str) -> int: ...
+
+
+class Interviews(Protocol):
+    """What interviews know, in versions; their turns are those of conversations."""
+
+    def put(self, scope: Scope, project: str, interview: str, state: InterviewState) -> InterviewState: ...
+    def get(self, scope: Scope, project: str, interview: str) -> InterviewState: ...
+    def versions(self, scope: Scope, project: str, interview: str) -> list[StateVersion]: ...
+    def at(self, scope: Scope, project: str, interview: str, version: int) -> InterviewState: ...
 
 
 class ProjectTexts(Protocol):
@@ -481,6 +499,8 @@ class Unit(Protocol):
     def evaluations(self) -> Evaluations: ...
     @property
     def conversations(self) -> Conversations: ...
+    @property
+    def interviews(self) -> Interviews: ...
     @property
     def texts(self) -> ProjectTexts: ...
     @property
@@ -689,6 +709,20 @@ class LanguageModel(Protocol):
         self, messages: Sequence[Message], shape: type[Shaped], sampling: Sampling, request: str, cancel: Cancel
     ) -> tuple[Shaped, Usage]:
         """An answer in the shape of a dataclass, checked; one more try if it does not fit."""
+        ...
+
+    def act(
+        self, messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling, request: str, cancel: Cancel
+    ) -> tuple[Acted, Usage]:
+        """One step of work by tools: the calls a model makes, each checked against its tool's shape, and what it says
+        beside them.
+
+        It is told that it must call one; a service that does not know how to be told may answer in words.
+        """
+        ...
+
+    def tool_tokens(self, tools: Sequence[Tool]) -> int:
+        """What the descriptions of tools take of a prompt; an estimate that is not too low."""
         ...
 
     def count(self, text: str) -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ragforge.flows.ask import Ask
     from ragforge.flows.enqueue import Enqueue
     from ragforge.flows.ingest import Ingest
+    from ragforge.flows.interview import Interviewer
     from ragforge.flows.keep import Keep
     from ragforge.flows.lessons import Learn
     from ragforge.flows.make import Export, Make
@@ -189,6 +190,28 @@ class Flows:
             lambda: Redactor(known_secrets(parts.settings, os.environ), IN_TEXTS),
             utc_now,
             parts.settings.learn.embedder,
+        )
+
+    @once
+    def interviewer(self) -> Interviewer:
+        from ragforge.discover import knowledge
+        from ragforge.flows.interview import Interviewer
+
+        parts, how = self.parts, self.parts.settings.ask
+        parts.in_flight.recover(self.recover)
+        return Interviewer(
+            parts.catalog,
+            self.search,
+            self.project_for,
+            parts.embedder_of,
+            lambda: knowledge.load(parts.workspace / "discovery"),
+            self.reconcile.org_context_file,
+            self.reconcile.write_state,
+            lambda: parts.in_flight.working(self.recover),
+            access.owner(),
+            utc_now,
+            log=how.log,
+            log_text=how.log_text,
         )
 
     @once

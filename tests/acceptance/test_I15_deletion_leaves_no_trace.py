@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ragforge import Ragforge
+from ragforge.answer.artifacts import markdown
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.tokens import Passage
 from ragforge.testing.hashing import HashingEmbedder
@@ -83,6 +86,69 @@ def test_I15_a_whole_project_leaves_no_trace(swift_path: Path) -> None:
         assert all(removal.erased for removal in forge.remove_project("p"))
         assert places_of(CANARY.encode(), swift_path / "workspace") == []
         assert not (swift_path / "workspace" / "projects" / "p").exists()
+
+
+def interview(forge: Ragforge) -> str:
+    """An interview that quotes what the secret file says of returns, sums it up, and is written up."""
+    id = forge.discovery.begin("Returns", project="p").id
+    for message, probe in (
+        ("We are Nordlicht, and returns are a burden for support.", ""),
+        ("Support is swamped by returns.", "impact"),
+        (f"The {CANARY[:4]} costs 600 euros a month, 40 tickets a week are about it.", "impact"),
+        ("The cause is the old memo on returns.", "root-cause"),
+    ):
+        forge.discovery.say(message, id, project="p", probe=probe)
+    forge.discovery.document(id, project="p", keep=True)
+    return id
+
+
+def test_I15_what_an_interview_quoted_is_gone_too(swift_path: Path) -> None:
+    """From its turns, their vectors, every version of what it knows, and the document that was made of it."""
+    docs, workspace = swift_path / "docs", swift_path / "workspace"
+    fill(docs, 3)
+    told = f"Returns of the {CANARY} cost 600 euros a month, and 40 tickets a week are about them."
+    (docs / "secret.md").write_text(f"# Returns\n\n{told}\n")
+    with open_forge(workspace) as forge:
+        forge.add(docs, project="p")
+        id = interview(forge)
+        by_hand = forge.discovery.add_assumption("The memo is old.", id, project="p")
+        state = forge.discovery.get(id, project="p").state
+        assert any(told in point.text for point in state.points), "it was quoted"
+        assert any(told in turn.answer for turn in forge.discovery.turns(id, project="p"))
+        (made,) = forge.artifacts(project="p")
+        assert any(told in section.text for section in made.sections)
+        document = forge.document("secret.md", project="p").id
+        holding = [turn for turn in forge.discovery.turns(id, project="p") if document in turn.documents]
+        needles = [CANARY.encode(), b"cost 600 euros a month, and 40", *vectors_of([turn.summary for turn in holding])]
+        for needle in needles:
+            assert places_of(needle, workspace), "the test looks for the right bytes"
+        (removal,) = forge.removing(["secret.md"], project="p")
+        assert removal.erased
+        for needle in needles:
+            assert places_of(needle, workspace) == []
+        left = forge.discovery.get(id, project="p").state
+        assert by_hand in left.assumptions and left.points and left.version == state.version
+        assert forge.discovery.org_context(project="p").startswith("We are Nordlicht")
+        assert document not in forge.discovery.say("Returns are late.", id, project="p").turn.documents
+        assert CANARY not in markdown(forge.discovery.document(id, project="p")) and faults(forge) == []
+    assert places_of(CANARY.encode(), workspace) == []
+
+
+def test_I15_a_removed_interview_and_a_turn_taken_back_leave_no_trace(swift_path: Path) -> None:
+    workspace, word = swift_path / "workspace", b"xylophonewombat"
+    with open_forge(workspace) as forge:
+        id = forge.discovery.begin("Returns", project="p").id
+        forge.discovery.say("We are Nordlicht, and returns are a burden for support.", id, project="p")
+        for take_back in (
+            lambda: forge.discovery.undo(id, project="p"),
+            lambda: forge.discovery.remove(id, project="p"),
+        ):
+            forge.discovery.say(f"I think the {word.decode()} makes returns late.", id, project="p")
+            assert word in repr(forge.discovery.get(id, project="p").state).encode() and places_of(word, workspace)
+            take_back()
+            forge.prune_log(datetime.now(UTC) + timedelta(days=1), project="p")  # it keeps what was asked
+            assert places_of(word, workspace) == []
+        assert faults(forge) == []
 
 
 def test_I15_pending_while_another_process_reads_and_finished_by_check(swift_path: Path) -> None:

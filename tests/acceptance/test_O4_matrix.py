@@ -73,6 +73,9 @@ QUESTION = {"question": "Where was the badger seen?"}
 APPROVAL = {"entry_type": "gate_approval", "gate_type": "release", "approved_approach": "Ask the badger first."}
 WORDS = {"problem": "It digs.", "solution": "Let it.", "when_to_try": "In spring."}
 LESSONS = "/v1/projects/{project}/lessons"
+DISCOVERY = "/v1/projects/{project}/discovery"
+INTERVIEW = f"{DISCOVERY}/{{interview}}"
+SAID = {"message": "The badger digs under the fence.", "model": "offline"}
 STAGED, PATTERN = f"{LESSONS}/staged/{{lesson}}", f"{LESSONS}/patterns/{{pattern}}"
 NAMING = {"files": ["{named}"]}
 EXAMPLES: dict[Row, Example] = {
@@ -140,6 +143,27 @@ EXAMPLES: dict[Row, Example] = {
     ("POST", "/v1/projects/{project}/evaluations"): Example(202, {"questions": "{name}"}),
     ("GET", "/v1/projects/{project}/evaluations/{run}"): Example(),
     ("GET", "/v1/projects/{project}/evaluations/{before}/compare/{after}"): Example(),
+    ("GET", "/v1/discovery/modes"): Example(),
+    ("GET", "/v1/projects/{project}/org-context"): Example(),
+    ("PUT", "/v1/projects/{project}/org-context"): Example(200, {"text": "We keep badgers."}),
+    ("GET", DISCOVERY): Example(),
+    ("POST", DISCOVERY): Example(201, {"title": "badgers"}),
+    ("GET", INTERVIEW): Example(),
+    ("PATCH", INTERVIEW): Example(200, {"title": "another"}),
+    ("DELETE", INTERVIEW): Example(),
+    ("GET", f"{INTERVIEW}/turns"): Example(),
+    ("POST", f"{INTERVIEW}/turns"): Example(200, SAID),
+    (SSE, f"{INTERVIEW}/turns"): Example(200, SAID),
+    ("POST", f"{INTERVIEW}/undo"): Example(),
+    ("GET", f"{INTERVIEW}/versions"): Example(),
+    ("POST", f"{INTERVIEW}/assumptions"): Example(201, {"statement": "Nobody feeds them at night."}),
+    ("PATCH", f"{INTERVIEW}/assumptions/{{assumption}}"): Example(200, {"status": "confirmed"}),
+    ("DELETE", f"{INTERVIEW}/assumptions/{{assumption}}"): Example(),
+    ("POST", f"{INTERVIEW}/points"): Example(201, {"section": "impact", "text": "Four fences a year."}),
+    ("DELETE", f"{INTERVIEW}/points/{{point}}"): Example(),
+    ("PUT", f"{INTERVIEW}/mode"): Example(200, {"mode": "solution"}),
+    ("GET", f"{INTERVIEW}/document"): Example(),
+    ("POST", f"{INTERVIEW}/document"): Example(201, {"title": "Badgers"}),
     ("POST", LESSONS): Example(201, APPROVAL),
     ("GET", f"{LESSONS}/staged"): Example(),
     ("GET", STAGED): Example(),
@@ -182,8 +206,12 @@ EXAMPLES: dict[Row, Example] = {
     (MCP, "lessons_query"): Example(body={"task": "Ask the badger.", "project": "{project}"}),
     (MCP, "record_outcome"): Example(body={"pattern": "{pattern}", "success": False, "project": "{project}"}),
 }
-ROWS: tuple[Row, ...] = (*POLICY, (SSE, ASK), *((MCP, tool) for tool in TOOLS))
-THINGS = ("file", "conversation", "turn", "artifact", "entry", "name", "run", "lesson", "pattern", "job", "stream")
+STREAMED: tuple[Row, ...] = ((SSE, ASK), (SSE, f"{INTERVIEW}/turns"))
+ROWS: tuple[Row, ...] = (*POLICY, *STREAMED, *((MCP, tool) for tool in TOOLS))
+THINGS = (
+    "file", "conversation", "interview", "turn", "artifact", "entry", "name", "run", "lesson", "pattern", "job",
+    "stream",
+)  # fmt: skip
 """What belongs to somebody or somewhere; beside projects and the models that stand for them."""
 SHARED = ("file", "artifact", "name", "run", "lesson", "pattern")
 """Everybody's who reaches the project."""
@@ -313,6 +341,15 @@ class Yard:
         forge, _, project = self.where(whose)
         return forge.begin_conversation("a talk", project=project).id
 
+    def _interview(self, whose: str) -> str:
+        """One with a turn, an assumption and a point."""
+        forge, _, project = self.where(whose)
+        talk = forge.discovery.begin("a talk", project=project).id
+        forge.discovery.say("The fence is broken by noon.", talk, project=project, describe=False)
+        forge.discovery.add_assumption("Badgers come back to a place.", talk, project=project)
+        forge.discovery.add_point("impact", "The neighbours complain daily.", talk, project=project)
+        return talk
+
     def _turn(self, whose: str) -> str:
         forge, _, project = self.where(whose)
         talk = forge.begin_conversation("a talk", project=project)
@@ -388,6 +425,7 @@ class Yard:
         removing: dict[str, Callable[[str], object]] = {
             "file": lambda id: list(forge.removing([id], project="p")),
             "conversation": lambda id: forge.remove_conversation(id, project="p"),
+            "interview": lambda id: forge.discovery.remove(id, project="p"),
             "turn": lambda id: forge.remove_turn(id, project="p"),
             "artifact": lambda id: forge.remove_artifacts([id], project="p"),
             "lesson": lambda id: forge.lessons.remove([id], project="p"),
@@ -426,9 +464,11 @@ class Yard:
             project = {"deleted": "gone", "missing": "nowhere"}.get(case, project)
         named = {"project": project, "model": f"ragforge/{project}", "kind": "hard-rules", "agent": "architect"}
         for thing in things:
-            changes = row[0] == "DELETE" or row[1].endswith(("/approve", "/split"))
+            changes = row[0] == "DELETE" or row[1].endswith(("/approve", "/split", "/undo"))
             fresh = changes and case == "own" and who not in STRANGERS
             named[thing] = self.of(thing, case, who, fresh=fresh)
+        if "interview" in things:
+            named |= {"assumption": "A1", "point": "P1"}
         if "{before}" in wanted:
             named["before"] = named["after"] = self.of("run", case, who)
         if "{captured}" in wanted:
@@ -520,7 +560,7 @@ def yard(memory_folder: Path | None) -> Iterator[Yard]:
 
 def test_O4_every_row_has_an_example() -> None:
     assert set(ROWS) == set(EXAMPLES)
-    there = {*routes_of(ROUTERS), *OF_FRAMEWORK, (SSE, ASK), *((MCP, tool) for tool in TOOLS)}
+    there = {*routes_of(ROUTERS), *OF_FRAMEWORK, *STREAMED, *((MCP, tool) for tool in TOOLS)}
     assert set(ROWS) == there, "every row has a route, and every route a row"
     assert len(CELLS) >= 1_000
     record("matrix", rows=len(ROWS), callers=len(WHO), cells=len(CELLS))

@@ -22,11 +22,14 @@ from ragforge import Ragforge, client
 from ragforge.app import AskOptions
 from ragforge.assemble.assemble import edited
 from ragforge.client import CODES, ELSEWHERE, RemoteForge, lessons
+from ragforge.client.discovery import RemoteDiscovery
 from ragforge.client.lessons import RemoteLessons
+from ragforge.discovery import Discovery
 from ragforge.domain.access import Clearance, KeyLimits, Role
 from ragforge.domain.answers import Abstention, Answer, DoneEvent, RetrievalEvent, TokenEvent
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.cursor import Cursor
+from ragforge.domain.discovery import Changed, Decided, Gathered, Standing, TurnDone
 from ragforge.domain.evaluation import Question, Run
 from ragforge.domain.lessons import CheckpointReport, Lesson, Pattern, Words
 from ragforge.domain.library import FileResult, Job, JobState, Labels, Outcome, Progress, Status
@@ -93,6 +96,9 @@ def filled(forge: Either, tmp_path: Path) -> Either:
 
 # -- no method is forgotten
 
+PARTS = {"lessons", "discovery"}
+"""Properties that have methods of their own."""
+
 
 def public(kind: type) -> set[str]:
     return {name for name in vars(kind) if not name.startswith("_")}
@@ -123,17 +129,22 @@ def test_every_method_of_lessons_is_there_or_refused() -> None:
             assert not hasattr(remote.lessons, name)
 
 
+def test_every_method_of_discovery_is_there() -> None:
+    assert public(RemoteDiscovery) == public(Discovery)
+
+
 def test_the_signatures_are_the_same() -> None:
-    for theirs, ours in ((RemoteForge, Ragforge), (RemoteLessons, Lessons)):
-        for name in sorted(public(theirs) - {"lessons"}):
+    for theirs, ours in ((RemoteForge, Ragforge), (RemoteLessons, Lessons), (RemoteDiscovery, Discovery)):
+        for name in sorted(public(theirs) - PARTS):
             assert inspect.signature(getattr(theirs, name)) == inspect.signature(getattr(ours, name)), name
 
 
 def test_every_method_is_tried_here() -> None:
     source = Path(__file__).read_text()
     used = set(re.findall(r"\b(?:forge|filled|remote)\.(\w+)\(", source))
-    assert public(RemoteForge) - {"lessons"} <= used
+    assert public(RemoteForge) - PARTS <= used
     assert public(RemoteLessons) <= set(re.findall(r"\b(?:known|told)\.(\w+)\(", source))
+    assert public(RemoteDiscovery) <= set(re.findall(r"\bdesk\.(\w+)\(", source))
 
 
 def test_every_option_of_a_question_is_known() -> None:
@@ -609,6 +620,134 @@ def test_both_know_the_same(here: Ragforge) -> None:
         assert mine.calibration() == remote.lessons.calibration()
         job = remote.enqueue("checkpoint", {"kind": "phase"}, project="p", key="once")
         assert remote.enqueue("checkpoint", {"kind": "phase"}, project="p", key="once").id == job.id
+
+
+SAYINGS = (
+    "We make furniture in Hamburg, and I lead customer service. Chairs come back because people read the wrong rule.",
+    "About 40 returns a week are about chairs. I think most of them come from the old leaflet in the shops.",
+    "yes",
+    "Within how many days can a chair be returned?",
+    "A1 is wrong: we looked, only 5 of 40 mention the leaflet.",
+)
+
+
+def test_interviews(filled: Either, tmp_path: Path) -> None:
+    desk: Discovery = filled.discovery
+    begun = desk.begin("  Returns  of chairs ", project="p")
+    assert (begun.talk.title, begun.state.mode, begun.state.turn) == ("Returns of chairs", "problem", 0)
+    id = begun.id
+    assert desk.get(id, project="p") == desk.get(id[:8], project="p") == desk.get(project="p")
+    assert desk.get(id, project="p").state == begun.state
+    assert desk.opening(id, project="p") == desk.modes()["problem"].opening
+    events = list(desk.saying(SAYINGS[0], project="p", turn=1))
+    order = [type(event) for event in events]
+    assert order == [Decided, Gathered, *[Changed] * (len(order) - 3), TurnDone] and Changed in order
+    assert desk.org_context(project="p").startswith("We make furniture")
+    said = [desk.say(each, id, project="p", request="my-request-1") for each in SAYINGS[1:3]]
+    assert [each.turn.number for each in said] == [2, 3] and said[0].account.trace_id.startswith("my-request-1")
+    assert said[1].account.decision.filler and said[0].state.assumptions
+    assert [each.question for each in desk.turns(id, project="p")] == list(SAYINGS[:3])
+    assert desk.get(id, project="p").state == said[1].state
+    chosen = desk.say("Ask me about that.", id, project="p", mode="problem", probe="impact")
+    assert chosen.account.decision.probe == "impact" and desk.undo(id, project="p").probe == said[1].state.probe
+    assert desk.versions(id, project="p")[0].turn == 4 == desk.get(id, project="p").state.turn
+    assert {each.key for each in desk.progress(id, project="p")} == set(desk.modes()["problem"].probes)
+    assert desk.open_questions(id, project="p") and [each.id for each in desk.all(project="p")] == [id]
+    added = desk.add_assumption("Shops still hand it out.", id, project="p", confidence=" Low", impact="high")
+    rests = desk.add_assumption("New leaflets end it.", id, project="p", depends_on=[added.id.lower()])
+    assert (str(added.confidence), rests.depends_on) == ("low", (added.id,))
+    state = desk.revise_assumption(added.id, id, project="p", status="Refuted", evidence="None was seen.")
+    assert [each.status for each in state.assumptions[-2:]] == [Standing.REFUTED, Standing.SHAKEN]
+    assert state.assumptions[-2].evidence[-1].text == "None was seen."
+    assert rests.id not in {each.id for each in desk.remove_assumption(rests.id, id, project="p").assumptions}
+    point = desk.add_point("impact", "Forty chairs a week.", id, project="p")
+    assert point.id not in {each.id for each in desk.remove_point(point.id, id, project="p").points}
+    assert desk.set_mode("solution", id, project="p").mode == "solution"
+    for ending, start in ((".md", b"**Chairs**"), (".docx", b"PK")):
+        out = tmp_path / f"brief{ending}"
+        made = desk.document(id, project="p", mode="problem", title="Chairs", out=out)
+        assert made.title == "Chairs" and out.read_bytes().startswith(start)
+    assert filled.artifacts(project="p") == []
+    kept = desk.document(id, project="p", out=tmp_path / "kept.md", keep=True)
+    assert filled.artifacts(project="p") == [kept] == [filled.artifact(kept.id, project="p")]
+    assert kept.title in (tmp_path / "kept.md").read_text()
+    desk.set_org_context(" We sell chairs. ", project="p")
+    assert desk.org_context(project="p") == "We sell chairs."
+    assert desk.rename(id, "Chairs", project="p").title == "Chairs" == desk.get(project="p").talk.title
+    wrong: list[tuple[type[Exception], Any]] = [
+        (UserError, lambda: desk.begin("x" * 1_001, project="p")),
+        (UserError, lambda: desk.begin(project="p", mode="lunch")),
+        (UserError, lambda: desk.rename(id, " ", project="p")),
+        (UserError, lambda: desk.rename(id, "x" * 1_001, project="p")),
+        (UserError, lambda: desk.say("  ", id, project="p")),
+        (UserError, lambda: desk.say("x" * 100_001, id, project="p")),
+        (UserError, lambda: desk.say("Hello there.", id, project="p", probe="lunch")),
+        (UserError, lambda: desk.say("Hello there.", id, project="p", mode="lunch")),
+        (Conflict, lambda: desk.say("Hello there.", id, project="p", turn=2)),
+        (UserError, lambda: desk.add_assumption("Chairs fly.", id, project="p", impact="grave")),
+        (Conflict, lambda: desk.add_assumption("Shops still hand it out.", id, project="p")),
+        (UserError, lambda: desk.revise_assumption("A1", id, project="p", depends_on=["A1"])),
+        (UserError, lambda: desk.revise_assumption("A1", id, project="p", status="shaken")),
+        (NotFound, lambda: desk.revise_assumption("A99", id, project="p")),
+        (NotFound, lambda: desk.remove_assumption("A99", id, project="p")),
+        (NotFound, lambda: desk.remove_point("P99", id, project="p")),
+        (UserError, lambda: desk.add_point("lunch", "Soup.", id, project="p")),
+        (UserError, lambda: desk.set_mode("lunch", id, project="p")),
+        (UserError, lambda: desk.document(id, project="p", out=tmp_path / "brief.pdf")),
+        (UserError, lambda: desk.document(id, project="p", mode="lunch")),
+        (UserError, lambda: desk.set_org_context("x" * 1_501, project="p")),
+        (NotFound, lambda: desk.get("nothing", project="p")),
+        (NotFound, lambda: desk.say("Hello there.", "nothing", project="p")),
+        (NotFound, lambda: desk.remove("nothing", project="p")),
+        (NotFound, lambda: desk.all(project="none")),
+        (NotFound, lambda: desk.org_context(project="none")),
+    ]
+    for kind, work in wrong:
+        with pytest.raises(kind) as problem:
+            work()
+        assert getattr(problem.value, "hint", ""), problem.value
+    cancel = Cancel()
+    cancel.set()
+    with pytest.raises(Cancelled):
+        desk.say("Hello there.", id, project="p", cancel=cancel)
+    assert desk.get(id, project="p").state.turn == 4
+    assert desk.remove("last", project="p").id == id and desk.all(project="p") == []
+    with pytest.raises(NotFound):
+        desk.get(project="p")
+
+
+def test_both_lead_the_same_interview(here: Ragforge, tmp_path: Path) -> None:
+    here.create_project("q", strategy=SMALL, embedder="hashing")
+    for project in ("p", "q"):
+        here.add(tmp_path / "docs", project=project)
+    with serving(here) as url, RemoteForge(url) as remote:
+        led: dict[str, list[Any]] = {}
+        for project, either in (("p", here), ("q", remote)):
+            desk: Either = either.discovery
+            id = desk.begin("Returns", project=project).id
+            led[project] = [desk.say(each, id, project=project) for each in SAYINGS]
+        mine, theirs = led["p"], led["q"]
+        for ours, other in zip(mine, theirs, strict=True):
+            assert ours.turn.answer == other.turn.answer and ours.turn.number == other.turn.number
+            assert ours.account.decision == other.account.decision and ours.account.changes == other.account.changes
+            assert [each.name for each in ours.account.sections] == [each.name for each in other.account.sections]
+            assert [each.text for each in ours.account.sources] == [each.text for each in other.account.sources]
+            for part in ("assumptions", "points", "asked"):
+                kept = [
+                    [
+                        {**encode(each), "cited": [], "documents": [], "evidence": []}
+                        for each in getattr(turn.state, part)
+                    ]
+                    for turn in (ours, other)
+                ]
+                assert kept[0] == kept[1]
+        assert any(turn.turn.citations for turn in theirs), "the documents were asked too"
+        local, away = here.discovery, remote.discovery
+        for read in ("get", "turns", "progress", "open_questions", "versions", "opening", "all", "org_context"):
+            assert getattr(local, read)(project="q") == getattr(away, read)(project="q"), read
+        assert local.modes() == away.modes()
+        made = [each.document(project="q") for each in (local, away)]
+        assert replace(made[0], id="", made_at=made[1].made_at) == replace(made[1], id="")
 
 
 def test_indexes(filled: Either) -> None:

@@ -43,10 +43,15 @@ def there(forge: Ragforge) -> Mapping[str, str]:
     told: Any = {"failure_description": "The chair breaks.", "solution_steps": "Glue it.", "agent_type": "joiner"}
     lesson = forge.lessons.capture("failure_solution", project="demo", **told)
     forge.lessons.checkpoint(project="demo")
+    interview = forge.discovery.begin("returns", project="demo").id
+    forge.discovery.say("Chairs come back broken.", interview, project="demo")
     return {
         "project": "demo",
         "file": forge.documents(project="demo")[0].id,
         "conversation": conversation,
+        "interview": interview,
+        "assumption": forge.discovery.add_assumption("Most are repaired.", interview, project="demo").id,
+        "point": forge.discovery.add_point("impact", "Forty a week.", interview, project="demo").id,
         "turn": forge.turns(conversation, project="demo")[0].id,
         "entry": result.account.trace_id,
         "job": forge.jobs()[0].id,

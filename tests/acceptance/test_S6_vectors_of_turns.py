@@ -103,6 +103,38 @@ def test_S6_another_model_embeds_the_turns_too(swift_path: Path) -> None:
         assert warned(forge) == [] and faults(forge) == []
 
 
+def test_S6_a_turn_of_an_interview_is_embedded_by_its_summary(swift_path: Path) -> None:
+    """It tells what the person said; the reply is questions that every interview asks."""
+    forge, first, second = opened(swift_path / "workspace")
+    said = ("We make chairs, and a chair is returned too late.", "Olaf mends every lamp.", "continue")
+
+    def fail() -> None:
+        raise ProviderError("the service is down", hint="try again")
+
+    with forge:
+        thread = forge.discovery.begin("Chairs", project="p").id
+        first.before = lambda: None
+        for message in said[:2]:
+            forge.discovery.say(message, thread, project="p")
+        first.before = fail
+        forge.discovery.say(said[2], thread, project="p")
+        first.before = lambda: None
+        turns = forge.discovery.turns(thread, project="p")
+        summaries = [turn.summary for turn in turns]
+        assert all(summaries) and not any(
+            turn.answer in summary for turn, summary in zip(turns, summaries, strict=True)
+        )
+        assert set(summaries[:2]) <= set(first.texts), "as it was stored"
+        assert len(vectors(forge, thread, first)) == 2 and "1 turn " in warned(forge)[0].detail
+        assert list(forge.reindexing(project="p"))[-1].turns == 1 and first.texts[-1] == summaries[2]
+        stored = vectors(forge, thread, first)
+        assert list(forge.reindexing(project="p", embedder="second"))[-1].turns == 3
+        assert [text for text in second.texts if text in summaries] == summaries and len(stored) == 3
+        (whole,) = [text for text in second.texts if "returned too late" in text]
+        assert whole == summaries[0], "neither its questions nor its answer"
+        assert len(vectors(forge, thread, second)) == 3 and warned(forge) == [] and faults(forge) == []
+
+
 def test_S6_a_turn_that_was_kept_without_its_vector_gets_it_later(swift_path: Path) -> None:
     forge, first, _ = opened(swift_path / "workspace")
 

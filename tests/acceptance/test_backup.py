@@ -11,7 +11,7 @@ import threading
 import time
 import tomllib
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +30,8 @@ from ragforge.adapters.catalog.unit import milliseconds
 from ragforge.domain.access import Clearance, Role
 from ragforge.domain.archives import BackupReport, Kind, RestoreReport
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.conversation import FORGOTTEN_ANSWER
+from ragforge.domain.conversation import FORGOTTEN_ANSWER, ConversationKind
+from ragforge.domain.discovery import Assumption, Cited, Evidence, Level, Point
 from ragforge.domain.evaluation import Question, Run
 from ragforge.domain.library import JobState
 from ragforge.domain.records import ProjectTextKind
@@ -89,16 +90,38 @@ def reopened(workspace: Path, embedder: WatchedEmbedder) -> Ragforge:
 
 def state(forge: Ragforge, project: str = "p") -> dict[str, object]:
     """All that a person sees of a project."""
-    conversations = forge.conversations(project=project)
+    conversations, interviews = forge.conversations(project=project), forge.discovery.all(project=project)
     return {
         "documents": forge.documents(project=project),
         "chunks": {d.id: forge.chunks(d.id, project=project) for d in forge.documents(project=project)},
         "found": [p.chunk for p in forge.search("word1 word2 word3", project=project).passages],
         "conversations": conversations,
         "turns": [forge.turns(each.id, project=project) for each in conversations],
+        "interviews": [forge.discovery.get(each.id, project=project) for each in interviews],
+        "versions": [forge.discovery.versions(each.id, project=project) for each in interviews],
+        "said": [forge.discovery.turns(each.id, project=project) for each in interviews],
+        "organisation": forge.discovery.org_context(project=project),
         "rules": forge.project_text_versions(ProjectTextKind.HARD_RULES, project=project),
         "log": forge.query_log(project=project),
     }
+
+
+def interviewed(forge: Ragforge, quoting: str = "") -> str:
+    """An interview of one turn, with a point that the person made and one that quotes a document."""
+    id = forge.discovery.begin("Returns", project="p").id
+    forge.discovery.say("We are Nordlicht, a maker of furniture, and returns are late.", id, project="p")
+    forge.discovery.add_point("impact", "It takes twenty minutes.", id, project="p")
+    if quoting:
+        chunk = forge.chunks(quoting, project="p")[0]
+        passage = Cited(chunk.id, quoting, "a.md", chunk.locator, chunk.checksum, chunk.text)
+        with forge._parts.catalog.write() as c:
+            known = c.interviews.get(owner(), forge.project("p").id, id)
+            first = Assumption("A9", "It is so.", Level.LOW, Level.LOW, 0)
+            first = replace(first, evidence=(Evidence(chunk.text, 0, (passage,)),))
+            quote = Point("P99", "impact", chunk.text, 0, cited=(passage,), documents=(quoting,))
+            more = replace(known, points=(*known.points, quote), assumptions=(*known.assumptions, first))
+            c.interviews.put(owner(), forge.project("p").id, id, more)
+    return id
 
 
 def test_a_restored_workspace_is_the_one_that_was_backed_up(
@@ -110,6 +133,9 @@ def test_a_restored_workspace_is_the_one_that_was_backed_up(
     forge.enable([forge.documents(project="p")[0].id], False, project="p")
     (forge.workspace / "templates").mkdir()
     (forge.workspace / "templates" / "note.md").write_text("ours")
+    (forge.workspace / "discovery").mkdir()
+    (forge.workspace / "discovery" / "note.md").write_text("ours too")
+    interviewed(forge)
     before = state(forge)
     report = forge.backup(tmp_path / "b.zip")
     assert (report.projects, report.documents, report.files, report.removed) == (1, 6, 6, 0)
@@ -125,6 +151,7 @@ def test_a_restored_workspace_is_the_one_that_was_backed_up(
             blobs = places_of(path.read_bytes(), tmp_path / "new" / "uploads")
             assert len(blobs) == 1
         assert (tmp_path / "new" / "templates" / "note.md").read_text() == "ours"
+        assert (tmp_path / "new" / "discovery" / "note.md").read_text() == "ours too"
         calls = embedder.calls
         again.add(Path(document.sources[0].key), project="p")
         assert embedder.calls == calls
@@ -248,14 +275,23 @@ def test_no_quote_of_a_file_that_was_removed_since_comes_back(
     forge.ask("By which code does the vault open?", project="p", conversation=talk)
     (said,) = forge.turns(talk, project="p")
     assert "zanzibarquokka" in said.citations[0].quote
+    asked = interviewed(forge, forge.document("code.md", project="p").id)
+
+    def quoted(forge: Ragforge) -> list[Point]:
+        points = forge.discovery.get(asked, project="p").state.points
+        return [point for point in points if "zanzibarquokka" in point.text]
+
+    assert len(quoted(forge)) == 1
     report = forge.backup(tmp_path / "b.zip")
     assert all(removal.erased for removal in forge.removing(["code.md"], project="p"))
     assert places_of(b"zanzibarquokka", forge.workspace) == []
+    assert quoted(forge) == []
     forge.close()
     restored(report.file, forge.workspace, replacing=True)
     with reopened(forge.workspace, embedder) as again:
         (left,) = again.turns(talk, project="p")
         assert (left.answer, left.citations) == (FORGOTTEN_ANSWER, ())
+        assert quoted(again) == [] and again.discovery.get(asked, project="p").state.points
         assert places_of(b"zanzibarquokka", again.workspace) == []
 
 
@@ -298,14 +334,33 @@ def test_nothing_of_any_kind_that_was_removed_comes_back(
     key, secret = forge.access().create("later", Role.READER)
     document = forge.documents(project="p")[0]
     lesson = forge.lessons.capture("gate_approval", project="p", gate_type="design", approved_approach="a queue").id
+    whole, cut = interviewed(forge, document.id), interviewed(forge, document.id)
+    words = forge.chunks(document.id, project="p")[0].text
     file = forge.backup(tmp_path / "b.zip").file
 
     def there(forge: Ragforge) -> dict[str, bool]:
+        versions = forge.discovery.versions(cut, project="p")
+        with forge._parts.catalog.read() as c:
+            known = [c.interviews.at(owner(), forge.project("p").id, cut, each.version) for each in versions]
+        points = [point for state in known for point in state.points]
         return {
-            "document": document.id in {each.id for each in forge.documents(project="p")},
+            "document": same(
+                document.id in {each.id for each in forge.documents(project="p")},
+                any(words in point.text for point in points),
+                any(some.text == words for state in known for each in state.assumptions for some in each.evidence),
+                document.id in {id for state in known for id in state.documents},
+            ),
             "artifact": made.id in {each.id for each in forge.artifacts(project="p")},
-            "conversation": first in {each.id for each in forge.conversations(project="p")},
-            "turn": bool(forge.turns(second, project="p")),
+            "conversation": same(
+                first in {each.id for each in forge.conversations(project="p")},
+                whole in {each.id for each in forge.discovery.all(project="p")},
+            ),
+            "turn": same(
+                bool(forge.turns(second, project="p")),
+                bool(forge.discovery.turns(cut, project="p")),
+                any(point.turn == 1 for point in points),
+                any(each.turn == 1 for state in known for each in state.asked),
+            ),
             "lesson": lesson in {each.id for each in forge.lessons.staged(project="p")},
             "question": bool(forge.query_log(project="p")),
             "project": "q" in {each.slug for each in forge.projects()},
@@ -313,11 +368,19 @@ def test_nothing_of_any_kind_that_was_removed_comes_back(
             "key": {each.id: each.revoked_at is None for each in forge.access().keys()}[key.id],  # noqa: SIM118
         }
 
+    def remove_talks(forge: Ragforge) -> None:
+        forge.remove_conversation(first, project="p")
+        forge.discovery.remove(whole, project="p")
+
+    def remove_turns(forge: Ragforge) -> None:
+        for talk in (second, cut):
+            forge.remove_turn(forge.turns(talk, project="p")[0].id, project="p")
+
     removals: dict[str, Callable[[Ragforge], object]] = {
         "document": lambda f: list(f.removing([document.id], project="p")),
         "artifact": lambda f: f.remove_artifacts([made.id], project="p"),
-        "conversation": lambda f: f.remove_conversation(first, project="p"),
-        "turn": lambda f: f.remove_turn(f.turns(second, project="p")[0].id, project="p"),
+        "conversation": remove_talks,
+        "turn": remove_turns,
         "lesson": lambda f: f.lessons.reject(lesson, project="p"),
         "question": lambda f: f.prune_log(datetime.now(UTC) + timedelta(days=1), project="p"),
         "project": lambda f: f.remove_project("q"),
@@ -341,6 +404,12 @@ def test_nothing_of_any_kind_that_was_removed_comes_back(
     restored(file, tmp_path / "elsewhere")
     with reopened(tmp_path / "elsewhere", embedder) as other:
         assert all(there(other).values()), "nobody knows there"
+
+
+def same(*facts: bool) -> bool:
+    """What all of them say."""
+    (told,) = set(facts)
+    return told
 
 
 def test_what_came_back_after_its_removal_is_not_removed_again(tmp_path: Path) -> None:
@@ -603,8 +672,9 @@ def rewritten(
     change: dict[str, bytes | None],
     manifest: dict[str, Any] | None = None,
     rehash: bool = True,
+    without: Collection[str] = (),
 ) -> Path:
-    """A copy with other members, and a manifest that agrees with them unless told otherwise."""
+    """A copy with other members, and a manifest that agrees with them unless told otherwise; `without` these facts."""
     import hashlib
 
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as new:
@@ -622,7 +692,8 @@ def rewritten(
                 name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
                 for name, content in members.items()
             }
-        new.writestr("manifest.json", json.dumps(facts | (manifest or {})))
+        told = {name: fact for name, fact in (facts | (manifest or {})).items() if name not in without}
+        new.writestr("manifest.json", json.dumps(told))
     return target
 
 
@@ -728,7 +799,7 @@ def test_a_bad_archive_ends_with_a_clear_error_and_writes_nothing(
 
 
 def test_a_backup_of_an_older_version_is_migrated(forge: Ragforge, embedder: WatchedEmbedder, tmp_path: Path) -> None:
-    """Before there were keys and tombstones, uploads that wait, turns that keep what they cite, and lessons."""
+    """Before there were keys, tombstones, uploads that wait, turns that keep what they cite, lessons and interviews."""
     talk = forge.begin_conversation("talk", project="p").id
     forge.ask("word1 word2?", project="p", conversation=talk)
     good = forge.backup(tmp_path / "good.zip").file
@@ -738,9 +809,15 @@ def test_a_backup_of_an_older_version_is_migrated(forge: Ragforge, embedder: Wat
         "access_keys",
         "tombstones",
         "jobs",
+        "interview_states",
+        "interview_documents",
         *(name for name in (each["name"] for each in tables) if "knowledge" in name),
     }
-    kept_now = {"turns": ("citations", "trace_id", "model", "quoted"), "projects": ("shares_lessons",)}
+    kept_now = {
+        "turns": ("citations", "trace_id", "model", "quoted"),
+        "projects": ("shares_lessons",),
+        "conversations": ("kind",),
+    }
     older: dict[str, bytes | None] = {f"catalog/{name}.jsonl": None for name in new}
     for table in tables:
         if since := kept_now.get(table["name"]):
@@ -758,6 +835,9 @@ def test_a_backup_of_an_older_version_is_migrated(forge: Ragforge, embedder: Wat
         assert again.documents(project="p") == forge.documents(project="p")
         said = [replace(turn, citations=(), trace_id="", quoted=False) for turn in forge.turns(talk, project="p")]
         assert again.turns(talk, project="p") == said
+        assert [each.kind for each in again.conversations(project="p")] == [ConversationKind.CHAT]
+        assert again.discovery.all(project="p") == []
+        assert again.discovery.say("Returns are late.", interviewed(again), project="p").turn.number == 2
         assert faults(again) == []
 
 

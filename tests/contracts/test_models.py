@@ -8,7 +8,7 @@ import pytest
 
 from ragforge.adapters.models.pydantic_ai import ServedModel
 from ragforge.ports import LanguageModel
-from ragforge.testing.contracts.models import LanguageModelContract
+from ragforge.testing.contracts.models import LanguageModelContract, ServedToolsContract
 from ragforge.testing.model_server import ModelServer
 
 
@@ -18,7 +18,7 @@ def server() -> Iterator[ModelServer]:
         yield server
 
 
-class TestOpenAi(LanguageModelContract):
+class TestOpenAi(LanguageModelContract, ServedToolsContract):
     @pytest.fixture
     def model(self, server: ModelServer) -> Iterator[LanguageModel]:
         model = ServedModel("openai:gpt-4.1-mini", key="sk-1", base_url=server.base_url, window=8192)
@@ -26,7 +26,7 @@ class TestOpenAi(LanguageModelContract):
         model.close()
 
 
-class TestOpenAiThatThinks(LanguageModelContract):
+class TestOpenAiThatThinks(LanguageModelContract, ServedToolsContract):
     @pytest.fixture
     def model(self, server: ModelServer) -> Iterator[LanguageModel]:
         model = ServedModel("openai:gpt-5-mini", key="sk-1", base_url=server.base_url, window=8192)
@@ -34,7 +34,7 @@ class TestOpenAiThatThinks(LanguageModelContract):
         model.close()
 
 
-class TestAnthropic(LanguageModelContract):
+class TestAnthropic(LanguageModelContract, ServedToolsContract):
     @pytest.fixture
     def model(self, server: ModelServer) -> Iterator[LanguageModel]:
         model = ServedModel("anthropic:claude-haiku-4-5", key="sk-1", base_url=server.root_url, window=8192)
@@ -42,7 +42,7 @@ class TestAnthropic(LanguageModelContract):
         model.close()
 
 
-class TestAnthropicWithoutFormsOfItsOwn(LanguageModelContract):
+class TestAnthropicWithoutFormsOfItsOwn(LanguageModelContract, ServedToolsContract):
     @pytest.fixture
     def model(self, server: ModelServer) -> Iterator[LanguageModel]:
         model = ServedModel("anthropic:claude-3-haiku", key="sk-1", base_url=server.root_url, window=8192)
@@ -50,7 +50,7 @@ class TestAnthropicWithoutFormsOfItsOwn(LanguageModelContract):
         model.close()
 
 
-class TestOllama(LanguageModelContract):
+class TestOllama(LanguageModelContract, ServedToolsContract):
     @pytest.fixture
     def model(self, server: ModelServer) -> Iterator[LanguageModel]:
         model = ServedModel("ollama:llama3.2", environment={"OLLAMA_HOST": server.host})
@@ -58,7 +58,7 @@ class TestOllama(LanguageModelContract):
         model.close()
 
 
-class TestOpenAiCompatible(LanguageModelContract):
+class TestOpenAiCompatible(LanguageModelContract, ServedToolsContract):
     @pytest.fixture
     def model(self, server: ModelServer) -> Iterator[LanguageModel]:
         model = ServedModel("openai-compatible:any", base_url=server.base_url, window=8192)

@@ -1,4 +1,4 @@
-"""Conversations, texts of a project, the query log, artifacts, lessons and access keys, on SQLite and on Postgres."""
+"""What a catalog keeps beside documents: conversations, interviews, texts, the log, artifacts, lessons, keys."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ragforge.adapters.catalog.database import Database
 from ragforge.ports import Catalog
 from ragforge.testing.contracts.artifacts import ArtifactsContract
 from ragforge.testing.contracts.conversations import ConversationsContract
+from ragforge.testing.contracts.interviews import InterviewsContract
 from ragforge.testing.contracts.keys import AccessKeysContract
 from ragforge.testing.contracts.lessons import LessonsContract
 from ragforge.testing.contracts.querylog import QueryLogContract
@@ -43,6 +44,10 @@ class OnBoth:
 
 
 class TestConversations(OnBoth, ConversationsContract):
+    pass
+
+
+class TestInterviews(OnBoth, InterviewsContract):
     pass
 
 

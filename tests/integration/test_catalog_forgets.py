@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from ragforge.adapters.catalog.catalog import SqlCatalog
+from ragforge.domain.conversation import ConversationKind
 from ragforge.domain.records import ProjectTextKind
 from ragforge.ports import Unit
+from ragforge.testing.interview_states import rich
 from ragforge.testing.records import MODEL, artifact, entry, rollup, source, turn
 from ragforge.testing.shelf import ManualClock, Shelf
 from tests.forge import faults, fill, open_forge, places_of
@@ -44,7 +46,8 @@ class Spread:
 
 
 def spread(folder: Path) -> Spread:
-    """Turns that quote and summarise it, a question rewritten with it, a rollup, the log, a made document."""
+    """Turns that quote and summarise it, a question rewritten with it, a rollup, the log, a made document, and what an
+    interview knows, in two versions."""
     catalog = SqlCatalog.open(folder / "catalog.db", ManualClock())
     shelf = Shelf.create(catalog)
     shelf.add("/other.md", "nothing to hide here")
@@ -70,6 +73,9 @@ def spread(folder: Path) -> Spread:
         plan = artifact(source(1, document, f"{LONG} {CANARY}"), source(2, document, CANARY))
         plan = replace(plan, sources=tuple(replace(each, name=f"{CANARY}.md") for each in plan.sources))
         unit.artifacts.put(scope, shelf.id, plan)
+        asked_of = unit.conversations.begin(scope, shelf.id, "Interview", kind=ConversationKind.DISCOVERY)
+        state = unit.interviews.put(scope, shelf.id, asked_of.id, rich(document, document, LONG + CANARY))
+        unit.interviews.put(scope, shelf.id, asked_of.id, replace(state, turn=3))
     return Spread(catalog, shelf, folder, document, talk.id, [said.id for said in turns], made.id, plan.id)
 
 

@@ -1,4 +1,4 @@
-"""A real language model behind a real llama.cpp server: streaming, forms and tokens as they truly are."""
+"""A real language model behind a real llama.cpp server: streaming, forms, tools and tokens as they truly are."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import sys
 import urllib.request
 import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from ragforge.adapters.models import counting
 from ragforge.adapters.models.pydantic_ai import ServedModel
 from ragforge.domain.answers import Answer, DoneEvent, TokenEvent
 from ragforge.domain.cancel import Cancel
-from ragforge.domain.generation import Message, Role, Sampling, Usage
+from ragforge.domain.generation import Message, Role, Sampling, Tool, Usage
 from ragforge.domain.pending import waited
 from ragforge.testing.contracts.models import TEXTS
 from tests.forge import open_forge
@@ -36,6 +38,46 @@ class Form:
 
     intent: Literal["lookup", "list"]
     sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What the tool `ask` takes."""
+
+    question: str
+    kind: Literal["open", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What the tool `finish` takes."""
+
+    reason: str
+
+
+TOOLS = (Tool("ask", "Ask the person a question.", Ask), Tool("finish", "End the interview.", Finish))
+INTERVIEW = (
+    Message(Role.SYSTEM, "You interview a person about a project, by tools."),
+    Message(Role.USER, "I want to sell chairs online."),
+)
+TEMPLATE = """\
+{%- for message in messages %}
+{{- '<|im_start|>' + ('user' if message.role == 'tool' else message.role) + '\\n' }}
+{%- if message.role == 'tool' %}{{- 'Result: ' }}{%- endif %}
+{{- message.content or '' }}
+{%- for call in message.tool_calls or [] %}
+{{- '<function=' + call.function.name + '>' }}{{- call.function.arguments | tojson }}{{- '</function>' }}
+{%- endfor %}
+{%- if loop.first and tools %}
+{{- '\\n\\nTools:' }}{%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}
+{{- '\\n\\nCall one so: <function=name>{"argument": "value"}</function>' }}
+{%- endif %}
+{{- '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
+"""How tools are shown and called; the model's own template knows of none. In this way of calling the server enforces
+a call from the first token on; where words may stand before the mark of a call, it lets the model talk instead
+(https://github.com/ggml-org/llama.cpp/issues/27217)."""
 
 
 @pytest.fixture(scope="module")
@@ -57,16 +99,24 @@ def weights() -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def url(weights: Path) -> Iterator[str]:
+@contextmanager
+def served(weights: Path, window: int, template: str = "") -> Iterator[str]:
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(weights)
-    parameters.n_ctx, parameters.n_parallel = 1024, 1
+    parameters.n_ctx, parameters.n_parallel = window, 1
     parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
     parameters.port, parameters.warmup = 0, False
+    if template:
+        parameters.chat_template = template
     server = xllamacpp.Server(parameters)
     yield server.listening_address
     del server
+
+
+@pytest.fixture(scope="module")
+def url(weights: Path) -> Iterator[str]:
+    with served(weights, 1024) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +124,14 @@ def model(url: str) -> Iterator[ServedModel]:
     model = ServedModel("openai-compatible:smollm2", base_url=f"{url}/v1", window=1024)
     yield model
     model.close()
+
+
+@pytest.fixture(scope="module")
+def tool_user(weights: Path) -> Iterator[ServedModel]:
+    with served(weights, 8192, TEMPLATE) as url:
+        model = ServedModel("openai-compatible:smollm2", base_url=f"{url}/v1", window=8192)
+        yield model
+        model.close()
 
 
 def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -109,6 +167,37 @@ def test_it_fills_a_form(model: ServedModel) -> None:
     assert form.intent in ("lookup", "list")
     assert isinstance(form.sure, bool)
     assert usage.calls == 1
+
+
+def test_it_calls_tools_and_hears_what_came_of_it(tool_user: ServedModel) -> None:
+    """So small a model calls on and on until its tokens end: the last call may be cut, and is then a problem."""
+    shapes = {tool.name: tool.shape for tool in TOOLS}
+    talk: tuple[Message, ...] = INTERVIEW
+    ids: list[str] = []
+    for step in range(2):
+        acted, usage = tool_user.act(talk, TOOLS, Sampling(0.0, 160), f"request-{step}", Cancel(60))
+        assert not acted.text and acted.calls
+        *whole, last = acted.calls
+        assert all(isinstance(each.given, shapes[each.call.name]) for each in whole)
+        assert isinstance(last.given, shapes[last.call.name]) or (usage.cut and last.problem)
+        assert any(each.given for each in acted.calls)
+        assert usage.calls == 1 and usage.cost == 0 and 0 < usage.output_tokens <= 160
+        own = counting.count_messages(talk, "openai-compatible") + tool_user.tool_tokens(TOOLS)
+        assert usage.input_tokens <= own, "the estimate is not too low"
+        ids += [each.call.id for each in acted.calls]
+        called = tuple(each.call for each in acted.calls)
+        results = [
+            Message(Role.TOOL, each.problem or "refused: ask about money", call=each.call) for each in acted.calls
+        ]
+        talk = (*talk, Message(Role.ASSISTANT, acted.text, called), *results)
+    assert len(set(ids)) == len(ids)
+
+
+def test_where_the_template_knows_no_tools_words_come_instead(model: ServedModel) -> None:
+    """The server takes the tools and the demand for a call, drops both, and says nothing of it."""
+    acted, usage = model.act(INTERVIEW, TOOLS, Sampling(0.0, 24), "request-1", Cancel(60))
+    assert acted.text and not acted.calls
+    assert usage.input_tokens < model.tool_tokens(TOOLS)
 
 
 def test_the_estimate_of_tokens_is_not_too_low(model: ServedModel, url: str) -> None:

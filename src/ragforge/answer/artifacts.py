@@ -17,10 +17,12 @@ from ragforge.answer.outline import HEADING, SOURCES, Outline, Part, differences
 from ragforge.answer.stream import clean
 from ragforge.answer.weigh import TermsOf
 from ragforge.domain.answers import Citation
+from ragforge.domain.discovery import DOCUMENT_KINDS
 from ragforge.domain.prompts import PromptParts, Shape, Source
 from ragforge.domain.records import Artifact, ArtifactSection
 from ragforge.domain.sentences import sentence_starts
 
+INTERVIEWED = frozenset(DOCUMENT_KINDS.values())
 MOST_SOURCES = 10
 """Passages that one section is written from."""
 _TOPIC_WORDS = 16
@@ -363,7 +365,10 @@ def markdown(artifact: Artifact) -> str:
 
 def made_how(artifact: Artifact) -> str:
     """One line on how the document came about."""
-    by = f"written by {artifact.model}" if artifact.model else "quoting the documents, without a model"
+    quoting = (
+        "in the words of an interview" if artifact.kind in INTERVIEWED else "quoting the documents, without a model"
+    )
+    by = f"written by {artifact.model}" if artifact.model else quoting
     empty = sum(section.open for section in artifact.sections)
     still = f"; {empty} of {len(artifact.sections)} sections open" if empty else ""
     return f"Made {artifact.made_at:%Y-%m-%d} from {_count(len(artifact.sources), 'source')}, {escaped(by)}{still}."

@@ -195,7 +195,7 @@ def _plain(text: str) -> str:
     return " ".join(visible(text)[0].split())
 
 
-def _fence(marker: str, what: str, text: str) -> str:
+def fenced(marker: str, what: str, text: str) -> str:
     return f"<data-{marker} {what}>\n{text}\n</data-{marker}>"
 
 
@@ -208,7 +208,7 @@ def _files(parts: PromptParts, marker: str) -> str:
     if not parts.files:
         return ""
     blocks = [
-        _fence(
+        fenced(
             marker,
             f"file {number}",
             f"{_cited_as(file, parts.sources)}{_plain(file.name)}{_packing(file)}\n\n{file.text}",
@@ -237,13 +237,13 @@ def _context(parts: PromptParts, marker: str) -> str:
         return ""
     if parts.condensed is None:
         blocks = [
-            _fence(marker, f"source {source.number}", f"[{source.number}] {place_of(source)}\n\n{source.text}")
+            fenced(marker, f"source {source.number}", f"[{source.number}] {place_of(source)}\n\n{source.text}")
             for source in sources
         ]
         return "\n\n".join(("## Context", *blocks))
     named = "\n".join(f"[{source.number}] {place_of(source)}" for source in sources)
-    blocks = [_fence(marker, "condensed", _condensed(parts.condensed))]
-    blocks += [_fence(marker, "names of the sources", named)] if named else []
+    blocks = [fenced(marker, "condensed", _condensed(parts.condensed))]
+    blocks += [fenced(marker, "names of the sources", named)] if named else []
     return "\n\n".join(("## Context", *blocks))
 
 
@@ -272,9 +272,9 @@ def _cited(statement: Statement) -> str:
 def _history(parts: PromptParts, marker: str) -> str:
     if not parts.recent and not parts.episodes:
         return ""
-    older = [_fence(marker, f"earlier, {_span(each)}", each.text) for each in parts.episodes]
+    older = [fenced(marker, f"earlier, {_span(each)}", each.text) for each in parts.episodes]
     recent = [
-        _fence(marker, f"turn {turn.number}", f"Question: {turn.question}\nAnswer: {turn.answer}")
+        fenced(marker, f"turn {turn.number}", f"Question: {turn.question}\nAnswer: {turn.answer}")
         for turn in parts.recent
     ]
     title = "## Recent history\n\nIt helps to understand the task. It has no authority and cannot be cited."
@@ -289,14 +289,14 @@ def _task(parts: PromptParts, marker: str) -> str:
     said = f"## Task\n\n{parts.task}"
     if not parts.shape.rewritten:
         return said
-    return f"{said}\n\nIn this conversation it means:\n{_fence(marker, 'meaning', parts.shape.standalone)}"
+    return f"{said}\n\nIn this conversation it means:\n{fenced(marker, 'meaning', parts.shape.standalone)}"
 
 
 def _format(parts: PromptParts, marker: str) -> str:
     lines = [parts.output.strip()] if parts.output.strip() else []
     if parts.shape.headers:  # a model may have proposed them, after it read documents
         headings = "\n".join(map(_plain, parts.shape.headers))
-        lines.append(f"Use these headings:\n{_fence(marker, 'headings', headings)}")
+        lines.append(f"Use these headings:\n{fenced(marker, 'headings', headings)}")
     if not lines:
         return ""
     return "\n\n".join(("## Format", *lines))

@@ -12,7 +12,8 @@ from ragforge.domain.prompts import SuperPrompt
 
 def prompt_tokens(messages: Sequence[Message], count: Callable[[str], int]) -> int:
     """Tokens of messages as they are sent."""
-    return sum(count(message.text) + AROUND for message in messages) + AROUND
+    called = (f"{call.name} {call.arguments}" for message in messages for call in message.calls)
+    return sum(count(message.text) + AROUND for message in messages) + sum(map(count, called)) + AROUND
 
 
 def estimate(prompt: SuperPrompt, card: ModelCard, sampling: Sampling, count: Callable[[str], int]) -> Estimate:

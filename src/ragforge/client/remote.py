@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from ragforge.answer.agents import Agent
     from ragforge.answer.outline import Outline
     from ragforge.app import AskOptions, Paths
+    from ragforge.client.discovery import RemoteDiscovery
     from ragforge.client.lessons import RemoteLessons
     from ragforge.domain.tokens import Vector
     from ragforge.flows.make import MakeEvent
@@ -543,8 +544,13 @@ class RemoteForge:
         return {"token": sealed.token, "texts": None if texts == sealed.texts else texts}
 
     def _streamed(
-        self, path: str, body: Mapping[str, Any], cancel: Cancel, named: Mapping[str, str]
-    ) -> Iterator[AnswerEvent]:
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        cancel: Cancel,
+        named: Mapping[str, str],
+        kinds: Mapping[str, type[Any]] = _EVENTS,
+    ) -> Iterator[Any]:
         """Events of an answer. After a cut it goes on with the next one; who closes it stops the answer."""
         stream, has_ended = "", False
         try:
@@ -554,7 +560,7 @@ class RemoteForge:
                     if data["error"].get("code") == "stopped" and cancel.is_set:
                         raise Cancelled
                     raise raised_there(data["error"])
-                yield decode(_EVENTS[name], data["record"])
+                yield decode(kinds[name], data["record"])
         finally:
             if stream and not has_ended:
                 self._stop(stream)
@@ -911,6 +917,15 @@ class RemoteForge:
         from ragforge.client.lessons import RemoteLessons
 
         return RemoteLessons(self)
+
+    # -- guided interviews
+
+    @property
+    def discovery(self) -> RemoteDiscovery:
+        """Interviews that end in a document: begun, led turn by turn, corrected, written up."""
+        from ragforge.client.discovery import RemoteDiscovery
+
+        return RemoteDiscovery(self)
 
     # -- generations
 

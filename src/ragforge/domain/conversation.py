@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from ragforge.domain.citations import Citation
@@ -15,6 +16,14 @@ FORGOTTEN_ANSWER = "This answer was removed: it used something that is no longer
 """What stays of an answer when a document it may hold words of is removed."""
 LONGEST_TITLE = 1_000
 """Characters that a conversation's title has at most."""
+
+
+class ConversationKind(StrEnum):
+    """What a thread is for."""
+
+    CHAT = "chat"
+    DISCOVERY = "discovery"
+    """A guided interview; what it knows is kept beside its turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +96,7 @@ class Conversation:
     updated_at: datetime
     cuts: int = 0
     """How often something was removed from it: what was made from its turns before the last time comes too late."""
+    kind: ConversationKind = ConversationKind.CHAT
 
 
 class Stored(NamedTuple):

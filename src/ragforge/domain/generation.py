@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 
 MILLION = 1_000_000
 """Tokens that a price is for."""
@@ -18,14 +19,63 @@ class Role(StrEnum):
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A model's wish to have a tool used."""
+
+    id: str
+    """By which the result finds its call; no two of a talk have the same."""
+    name: str
+    arguments: str
+    """JSON, as the model wrote it: not yet checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One voice in a prompt, byte for byte as it is sent."""
+    """One voice in a prompt, byte for byte as it is sent.
+
+    Services refuse a talk in which a call has no result: each of `calls` is answered by a message of its own, next.
+    """
 
     role: Role
     text: str
+    calls: tuple[ToolCall, ...] = ()
+    """An assistant's message: the tools it called."""
+    call: ToolCall | None = None
+    """A tool's message: the call whose result `text` is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """Something a model may ask us to do."""
+
+    name: str
+    description: str
+    shape: type[Any]
+    """A frozen dataclass: what the tool takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A call and what came of the check of it."""
+
+    call: ToolCall
+    given: Any = None
+    """An instance of the tool's shape; None if the arguments do not fit it."""
+    problem: str = ""
+    """What is wrong with it, in words that the model can be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """One step of a model that works by tools."""
+
+    text: str
+    """What it says beside its calls, or instead of them."""
+    calls: tuple[Called, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,7 @@ class Document:
 class Summary:
     """A document in one paragraph."""
 
+    document: str
     name: str
     created_at: datetime
     text: str

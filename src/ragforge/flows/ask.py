@@ -47,9 +47,18 @@ from ragforge.domain.answers import (
     WhyNot,
 )
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.conversation import Conflict, Episode, MemoryVerdict, Remembered, Rollup, Stored, Turn
+from ragforge.domain.conversation import (
+    Conflict,
+    ConversationKind,
+    Episode,
+    MemoryVerdict,
+    Remembered,
+    Rollup,
+    Stored,
+    Turn,
+)
 from ragforge.domain.documents import Locator
-from ragforge.domain.generation import Message, Sampling, Usage
+from ragforge.domain.generation import Acted, Message, Sampling, Tool, Usage
 from ragforge.domain.library import Document, Project, Status
 from ragforge.domain.pending import Pending, at_once
 from ragforge.domain.prompts import Condensed, InjectedFile, Injection, PromptParts, Shape, Shaping, Source, SuperPrompt
@@ -269,7 +278,7 @@ class _Found:
     emptied: bool = False
 
 
-class _Once:
+class Once:
     """A model for one question: when it does not answer, it is not asked again, and every stage does without.
 
     `spent` is told what every call took, as soon as that is known and however it ends.
@@ -281,6 +290,7 @@ class _Once:
         self._failed: ProviderError | None = None
         self.card = model.card
         self.count = model.count
+        self.tool_tokens = model.tool_tokens
 
     def stream(
         self, messages: Sequence[Message], sampling: Sampling, request: str, cancel: Cancel
@@ -308,6 +318,17 @@ class _Once:
             raise ProviderError(problem.message, hint=problem.hint) from problem
         self._spent(usage)
         return filled, usage
+
+    def act(
+        self, messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling, request: str, cancel: Cancel
+    ) -> tuple[Acted, Usage]:
+        try:
+            with self._watched(messages):
+                acted, usage = self._model.act(messages, tools, sampling, request, cancel)
+        except TooLarge as problem:
+            raise ProviderError(problem.message, hint=problem.hint) from problem
+        self._spent(usage)
+        return acted, usage
 
     @contextmanager
     def _watched(self, messages: Sequence[Message], written: Sequence[str] = ()) -> Iterator[None]:
@@ -350,8 +371,8 @@ class _Run:
         self._scope = scope
         self.project = project
         self._asking = asking
-        self._model = None if models.main is None else _Once(models.main, self._spent)
-        self.cheap = self._model if models.cheap in (None, models.main) else _Once(models.cheap, self._spent)
+        self._model = None if models.main is None else Once(models.main, self._spent)
+        self.cheap = self._model if models.cheap in (None, models.main) else Once(models.cheap, self._spent)
         self._cancel = cancel
         self.in_time = cancel.within(min(asking.timeout_seconds, _FOR_MODELS * cancel.remaining()))
         self.request = f"{asking.request}-{uuid4().hex[:12]}" if asking.request else uuid4().hex  # once, whoever asks
@@ -434,8 +455,10 @@ class _Run:
             rules, memory = (c.texts.read(self._scope, self.project.id, kind).text for kind in ProjectTextKind)
             if self._asking.conversation:
                 known_by = (self._scope, self.project.id, self._asking.conversation)
-                self._turns = c.conversations.turns(*known_by)
-                self._cuts = c.conversations.get(*known_by).cuts
+                talk = c.conversations.get(*known_by)
+                if talk.kind is not ConversationKind.CHAT:
+                    raise UserError("that is an interview, not a chat", hint="ragforge discover goes on with it")
+                self._turns, self._cuts = c.conversations.turns(*known_by), talk.cuts
         for turn in self._asking.history:
             self._turns.append(replace(turn, number=self._number))
         self._rules, self._project_memory = rules, memory

@@ -42,7 +42,7 @@ from ragforge.settings import FACTS
 FORMAT = "ragforge backup"
 VERSION = 1
 SETTINGS = "ragforge.toml"
-_OWN_FOLDERS = ("agents", "outlines", "templates")
+_OWN_FOLDERS = ("agents", "discovery", "outlines", "templates")
 """Folders of a workspace in which people write."""
 _LARGEST_OWN_FILE = 5 * MB
 _EVERY = 500

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ragforge.answer.abstain import PASSAGES, SENTENCES_OF, Heard, calibration_of, evidence
+from ragforge.answer.quotations import Sought
 from ragforge.answer.quote import Quoted, quote
+from ragforge.answer.sources import source_of_block
 from ragforge.answer.units import units
 from ragforge.answer.weigh import named, rarity
 from ragforge.domain.answers import Evidence
@@ -40,6 +42,16 @@ def rarity_in(found: Retrieved) -> dict[str, float]:
     """How much each term of the question tells in this project."""
     trace = traced(found)
     return rarity(trace.holding, trace.rows)
+
+
+def sought_in(found: Retrieved) -> Sought:
+    """The words that were searched for."""
+    return Sought.of(found.question, traced(found).words.groups, rarity_in(found), terms_of)
+
+
+def sources_in(found: Retrieved) -> list[Source]:
+    """What was found with the rest of its sections, not numbered yet."""
+    return [source_of_block(0, block) for block in found.context]
 
 
 def heard(passage: Passage, *, whole: bool) -> Heard:

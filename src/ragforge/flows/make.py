@@ -42,7 +42,6 @@ from ragforge.answer.clean import asks_for_address, links_in
 from ragforge.answer.outline import Outline, Part, differences
 from ragforge.answer.quotations import Sought, bullets, chosen, focused, forms_in, telling, words_of
 from ragforge.answer.quote import Quoted
-from ragforge.answer.sources import source_of_block
 from ragforge.assemble.assemble import Templates, assemble
 from ragforge.assemble.estimate import cost, estimate, prompt_tokens
 from ragforge.domain.access import OWNER, Scope
@@ -54,7 +53,7 @@ from ragforge.domain.prompts import PromptParts, Source, SuperPrompt
 from ragforge.domain.records import Artifact, ArtifactSection, LogEntry, ProjectTextKind
 from ragforge.domain.retrieval import Retrieved, Tuning
 from ragforge.errors import OverLimit, ProviderError, RagforgeError, StoreError, TooLarge, UserError, cannot_write
-from ragforge.flows.grounds import SENTINEL, rarity_in, said_missing, traced
+from ragforge.flows.grounds import SENTINEL, said_missing, sought_in, sources_in
 from ragforge.flows.search import Asked, Search
 from ragforge.ports import Catalog, Clock, LanguageModel
 from ragforge.retrieve.words import terms_of
@@ -349,8 +348,8 @@ class _Run:
         if not (brief := topic(self.request.brief)):
             return None
         found = self.search(brief)
-        sought = _sought(found)
-        return sought if focused(_sources(found), sought) else None
+        sought = sought_in(found)
+        return sought if focused(sources_in(found), sought) else None
 
     def _gather(self, part: Part) -> _Gathered:
         """A model gets what was found, and says itself if that does not tell; quotes come from what surely tells."""
@@ -366,9 +365,9 @@ class _Run:
         """
         plain = self.search(question)
         self.degraded |= {f"{lost.part}: {lost.message}": None for lost in plain.degraded}
-        sought, brief = _sought(plain), topic(self.request.brief)
-        sources = _sources(self.search(f"{question} ({brief})")) if brief else _sources(plain)
-        known = {(source.document, source.text): source for source in (*sources, *_sources(plain))}.values()
+        sought, brief = sought_in(plain), topic(self.request.brief)
+        sources = sources_in(self.search(f"{question} ({brief})")) if brief else sources_in(plain)
+        known = {(source.document, source.text): source for source in (*sources, *sources_in(plain))}.values()
         about = list(known) if self.brief is None else focused(list(known), self.brief)
         bearing = (source for source in about if any(self._telling(source, sought)))
         return _Found(sought, tuple(sources), tuple(bearing))
@@ -564,15 +563,6 @@ class _Problems:
 
     def add(self, problem: str) -> None:
         self.told.append(f"{self.heading}: {problem}")
-
-
-def _sought(found: Retrieved) -> Sought:
-    """The words that were searched for."""
-    return Sought.of(found.question, traced(found).words.groups, rarity_in(found), terms_of)
-
-
-def _sources(found: Retrieved) -> list[Source]:
-    return [source_of_block(0, block) for block in found.context]
 
 
 def _require_fitting(request: MakeRequest) -> None:

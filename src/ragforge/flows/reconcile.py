@@ -11,12 +11,15 @@ from pathlib import Path
 
 from ragforge.domain.access import Scope
 from ragforge.domain.library import Finding, Project, Status
-from ragforge.errors import NotAllowed
+from ragforge.errors import NotAllowed, UserError
 from ragforge.flows.follow import Follow
 from ragforge.flows.recollect import unembedded
-from ragforge.ingest.state_file import UNFINISHED, project_state, write_if_changed
+from ragforge.ingest.state_file import UNFINISHED, project_state, state_text, write_if_changed
 from ragforge.ports import BlobStore, Catalog
 
+ORG_CONTEXT_FILE = "context.md"
+"""Lies beside `project_state.json`, where a person put it."""
+_LONGEST_FILE = 6_000
 _SWEEP = 500
 VECTORS_OF_NOBODY = "vectors without a chunk"
 """What the catalog calls them."""
@@ -43,11 +46,30 @@ class Reconcile:
     def _state_content(self, scope: Scope, slug: str) -> str:
         with self.catalog.read() as c:
             project = c.projects.get(scope, slug)
-            return project_state(c.documents.summaries(scope, project.id), c.projects.org_context(scope, project.id))
+            org_context = c.projects.org_context(scope, project.id)
+            return state_text(project_state(c.documents.summaries(scope, project.id), org_context))
 
-    def forget_state(self, slug: str) -> None:
-        """A project is gone or renamed: so is its folder of derived files."""
-        shutil.rmtree(self._state_path(slug).parent, ignore_errors=True)
+    def forget_state(self, slug: str, renamed_to: str = "") -> None:
+        """A project is gone or renamed: so is its folder of derived files. What a person put there moves along."""
+        if slug == renamed_to:
+            return
+        folder = self._state_path(slug).parent
+        own, there = folder / ORG_CONTEXT_FILE, self._state_path(renamed_to).parent / ORG_CONTEXT_FILE
+        if renamed_to and own.is_file() and not there.exists():
+            there.parent.mkdir(parents=True, exist_ok=True)
+            own.replace(there)
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def org_context_file(self, slug: str) -> str:
+        """What a person wrote down of their organisation, beside the project's state file; empty if nothing."""
+        path = self._state_path(slug).parent / ORG_CONTEXT_FILE
+        try:
+            text = path.read_bytes()[:_LONGEST_FILE].decode("utf-8-sig", errors="replace").strip()
+        except FileNotFoundError:
+            return ""
+        except OSError as problem:
+            raise UserError(f"{path} cannot be read: {problem.strerror}", hint="mend it, or remove it") from None
+        return text
 
     def _state_path(self, slug: str) -> Path:
         return self.workspace / "projects" / slug / "project_state.json"

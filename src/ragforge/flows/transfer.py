@@ -20,7 +20,8 @@ from typing import Any, BinaryIO, TypeVar, cast
 from ragforge.domain.access import Scope
 from ragforge.domain.archives import ExportReport, ImportedProject
 from ragforge.domain.cancel import Cancel
-from ragforge.domain.conversation import Conversation, Rollup, Turn
+from ragforge.domain.conversation import Conversation, ConversationKind, Rollup, Turn
+from ragforge.domain.discovery import InterviewState, with_turns
 from ragforge.domain.documents import Mark, Parsed, ParseFailure, Split, TextKind, digest
 from ragforge.domain.evaluation import Question, QuestionResult, QuestionSet, Run
 from ragforge.domain.library import Document, FileResult, Outcome, Progress, Project, Publication, Source, Status
@@ -36,6 +37,8 @@ from ragforge.ports import BlobStore, Catalog, Clock, Embedder, Unit
 FORMAT = "ragforge export"
 VERSION = 1
 _TRIES = 3
+_LONGEST_ORG_CONTEXT = 6_000
+"""Characters, as many as a `context.md` may have."""
 T = TypeVar("T")
 
 
@@ -78,6 +81,7 @@ class Export:
                 "made_at": self.now().isoformat(),
                 "made_by": self.made_by,
                 "project": encode(project),
+                "org_context": c.projects.org_context(scope, project.id),
                 "missing": missing,
             }
         yield ExportReport(
@@ -128,12 +132,15 @@ def _vectors(c: Unit, scope: Scope, documents: Sequence[Document]) -> Iterator[d
 def _conversations(c: Unit, scope: Scope, project: Project) -> Iterator[dict[str, Any]]:
     for each in c.conversations.all(scope, project.id):
         vectors = c.conversations.vectors(scope, project.id, each.id, project.embedder_fingerprint)
-        yield {
+        line = {
             "conversation": encode(each),
             "turns": encode(c.conversations.turns(scope, project.id, each.id)),
             "rollups": encode(c.conversations.rollups(scope, project.id, each.id)),
             "vectors": {item: base64.b64encode(vector).decode() for item, vector in vectors.items()},
         }
+        if each.kind is ConversationKind.DISCOVERY:
+            line["state"] = encode(c.interviews.get(scope, project.id, each.id))
+        yield line
 
 
 def _texts(c: Unit, scope: Scope, project: str) -> Iterator[dict[str, Any]]:
@@ -375,6 +382,7 @@ class Import:
             with self.catalog.write() as c:
                 counts.conversations += _talk(c, scope, project, line, own)
         with self.catalog.write() as c:
+            _take_org_context(c, scope, project.id, archive.facts.get("org_context", ""), counts)
             texts = [_record(ProjectText, each) for each in lines("texts.jsonl")]
             _take_texts(c, scope, project.id, texts, counts)
             for line in lines("questions.jsonl"):
@@ -417,7 +425,7 @@ def _talk(c: Unit, scope: Scope, project: Project, line: Mapping[str, Any], own:
     with suppress(NotFound):
         c.conversations.get(scope, project.id, own(there.id))
         return False
-    here = c.conversations.begin(scope, project.id, there.title, own(there.id)).id
+    here = c.conversations.begin(scope, project.id, there.title, own(there.id), there.kind).id
     vectors = {
         own(item): base64.b64decode(vector) for item, vector in _record(dict[str, str], line.get("vectors")).items()
     }
@@ -433,7 +441,31 @@ def _talk(c: Unit, scope: Scope, project: Project, line: Mapping[str, Any], own:
             moved_too = replace(rollup, id=own(rollup.id), conversation=here, first=span[0], last=span[-1])
             vector = vectors.get(moved_too.id)
             c.conversations.roll(scope, project.id, moved_too, project.embedder_fingerprint, vector)
+    if there.kind is ConversationKind.DISCOVERY:  # what holds words of a document that did not come is left out
+        c.interviews.put(scope, project.id, here, _state(line.get("state"), numbers))
     return True
+
+
+def _state(value: Any, numbers: Mapping[int, int]) -> InterviewState:
+    """What an interview knew, with the numbers that its turns have here."""
+    state = _record(InterviewState, value)
+    for letter, entries in (("A", state.assumptions), ("P", state.points)):
+        ids = [each.id for each in entries]
+        if len(set(ids)) < len(ids) or not all(re.fullmatch(rf"{letter}[1-9][0-9]{{0,5}}", id) for id in ids):
+            raise _damaged(f"an interview numbers its entries {', '.join(ids[:5])}")
+    highest = (max((int(each.id[1:]) for each in of), default=0) for of in (state.assumptions, state.points))
+    assumed, pointed = map(max, state.numbers, highest)
+    return replace(with_turns(state, numbers), version=0, numbers=(assumed, pointed))
+
+
+def _take_org_context(c: Unit, scope: Scope, project: str, theirs: object, counts: _Counts) -> None:
+    """Where nothing is known of the organisation here."""
+    text = _record(str, theirs)[:_LONGEST_ORG_CONTEXT]
+    ours = c.projects.org_context(scope, project)
+    if text and not ours:
+        c.projects.set_org_context(scope, project, text)
+    elif text and text != ours:
+        counts.notices.append("left out, because the project has its own: what is known of the organisation")
 
 
 def _take_texts(c: Unit, scope: Scope, project: str, texts: Sequence[ProjectText], counts: _Counts) -> None:
@@ -508,7 +540,7 @@ _README = """\
 - `documents.jsonl` tells of each document its name, type, labels, where it came from, and which file and text are its.
 - `chunks.jsonl` holds the pieces that are searched, `vectors.jsonl` (if it is there) the vector of each: float32
   numbers, lowest byte first, in base64.
-- `conversations.jsonl` (those of who exported it), `texts.jsonl` (rules and memory, in versions), `questions.jsonl`,
-  `runs.jsonl` and `artifacts.jsonl` hold the rest, one JSON object a line.
-- `manifest.json` tells the project and, of every member, its size and sha256.
+- `conversations.jsonl` (those of who exported it; an interview with what it knows), `texts.jsonl` (rules and memory, in
+  versions), `questions.jsonl`, `runs.jsonl` and `artifacts.jsonl` hold the rest, one JSON object a line.
+- `manifest.json` tells the project, what is known of its organisation and, of every member, its size and sha256.
 """

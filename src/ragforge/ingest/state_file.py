@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ragforge.domain.library import Summary
 from ragforge.errors import cannot_write
@@ -16,24 +17,25 @@ UNFINISHED = ".new"
 """How the name of a state file ends until it is whole."""
 
 
-def project_state(summaries: Sequence[Summary], org_context: str) -> str:
-    """The file's content. The keys are fixed; readers depend on them."""
-    return json.dumps(
-        {
-            "file_summaries": [
-                {
-                    "filename": summary.name,
-                    "uploaded_at": summary.created_at.strftime("%Y-%m-%dT%H:%M:%S"),
-                    "summary": summary.text,
-                    "chunk_count": summary.chunks,
-                }
-                for summary in summaries
-            ],
-            "org_context": org_context,
-        },
-        ensure_ascii=False,
-        indent=2,
-    )
+def project_state(summaries: Sequence[Summary], org_context: str) -> dict[str, Any]:
+    """What a project holds. The keys are fixed; readers of the file depend on them."""
+    return {
+        "file_summaries": [
+            {
+                "filename": summary.name,
+                "uploaded_at": summary.created_at.strftime("%Y-%m-%dT%H:%M:%S"),
+                "summary": summary.text,
+                "chunk_count": summary.chunks,
+            }
+            for summary in summaries
+        ],
+        "org_context": org_context,
+    }
+
+
+def state_text(state: Mapping[str, Any]) -> str:
+    """The file's content."""
+    return json.dumps(state, ensure_ascii=False, indent=2)
 
 
 def write_if_changed(path: Path, content: str) -> bool:

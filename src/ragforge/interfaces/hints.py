@@ -30,6 +30,9 @@ HTTP: Mapping[str, str] = {
     "ragforge learn ls": f"GET {_PROJECT}/lessons/patterns",
     "ragforge learn show": f"GET {_PROJECT}/lessons/patterns/{{pattern}}",
     "ragforge learn checkpoint": f"POST {_PROJECT}/lessons/checkpoints",
+    "ragforge discover ls": f"GET {_PROJECT}/discovery",
+    "ragforge discover begins one": f"POST {_PROJECT}/discovery begins one",
+    "ragforge discover goes on with it": f"POST {_PROJECT}/discovery/{{interview}}/turns goes on with it",
     "--judge-model": "`judge`",
     "--(agent|answers|k|model)": r"`\1`",
 }

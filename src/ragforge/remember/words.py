@@ -90,5 +90,7 @@ def brief(turn: Turn) -> str:
 
 
 def text_of(what: Turn | Rollup) -> str:
-    """What is embedded and compared: all of a turn or of a rollup."""
+    """What is embedded and compared: all of a turn or of a rollup; of an interview's turn, what it came to."""
+    if isinstance(what, Turn) and what.source == "discovery":
+        return what.summary or what.question
     return f"{what.title}\n{what.text}" if isinstance(what, Rollup) else f"{asked(what)}\n{uncited(what.answer)}"

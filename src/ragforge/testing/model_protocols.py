@@ -7,8 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 Json = dict[str, Any]
+Calls = Sequence[tuple[str, str, str]]
+"""Calls of tools: id, name, and arguments as JSON."""
 OPENAI = "openai"
 ANTHROPIC = "anthropic"
+FORM = "The answer."
+"""How the one tool describes itself that is a form to be filled, and nothing to be done."""
 _CREATED = 1_760_000_000
 
 
@@ -18,9 +22,15 @@ def prompt_of(body: Json) -> str:
     texts = [system] if isinstance(system, str) else [part.get("text", "") for part in system]
     for message in body.get("messages", []):
         content = message.get("content") or ""
-        parts = [content] if isinstance(content, str) else [part.get("text", "") for part in content]
-        texts.extend(parts)
+        texts.extend(_texts(content))
     return "\n".join(text for text in texts if text)
+
+
+def _texts(content: str | list[Json]) -> list[str]:
+    """The texts of a message, with those of the results of tools among them."""
+    if isinstance(content, str):
+        return [content]
+    return [text for part in content for text in [part.get("text", ""), *_texts(part.get("content") or "")]]
 
 
 def form_asked(body: Json) -> tuple[str, Json, bool] | None:
@@ -30,10 +40,22 @@ def form_asked(body: Json) -> tuple[str, Json, bool] | None:
     output = body.get("output_config", {}).get("format") or body.get("output_format") or {}
     if "schema" in output:
         return "form", output["schema"], False
+    for name, schema, description in _tools(body):
+        if description == FORM:
+            return name, schema, True
+    return None
+
+
+def tools_offered(body: Json) -> dict[str, Json]:
+    """The schemas of the tools to work with, by name; a form is none of them."""
+    return {name: schema for name, schema, description in _tools(body) if description != FORM}
+
+
+def _tools(body: Json) -> Iterator[tuple[str, Json, str]]:
     for tool in body.get("tools", []):
         function = tool.get("function", tool)
-        return function["name"], function.get("parameters") or function.get("input_schema") or {}, True
-    return None
+        schema = function.get("parameters") or function.get("input_schema") or {}
+        yield function["name"], schema, function.get("description", "")
 
 
 def filled(schema: Json, text: str = "text", root: Json | None = None) -> Any:
@@ -61,23 +83,37 @@ def tokens(text: str) -> int:
     return max(1, len(text.split()))
 
 
+def _all(text: str, calls: Calls) -> str:
+    return " ".join([text, *(f"{name} {arguments}" for _, name, arguments in calls)])
+
+
+def _half(text: str) -> str:
+    return text[: len(text) // 2]
+
+
 # -- OpenAI
 
 
-def completion(body: Json, text: str, tool: str = "") -> Json:
-    """A whole chat completion; with `tool`, a call of it."""
-    message: Json = {"role": "assistant", "content": text}
-    if tool:
-        call = {"id": "call_1", "type": "function", "function": {"name": tool, "arguments": text}}
-        message = {"role": "assistant", "content": None, "tool_calls": [call]}
-    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if tool else "stop"}
+def completion(body: Json, text: str, calls: Calls = (), *, cut: bool = False) -> Json:
+    """A whole chat completion: a text, or calls of tools. One that is cut ends in the middle of its last word."""
+    message: Json = {"role": "assistant", "content": _half(text) if cut else text}
+    if calls:
+        written = [arguments for _, _, arguments in calls]
+        written[-1] = _half(written[-1]) if cut else written[-1]
+        made = [
+            {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+            for (id, name, _), arguments in zip(calls, written, strict=True)
+        ]
+        message = {"role": "assistant", "content": None, "tool_calls": made}
+    reason = "length" if cut else "tool_calls" if calls else "stop"
+    choice = {"index": 0, "message": message, "finish_reason": reason}
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": _CREATED,
         "model": body.get("model", ""),
         "choices": [choice],
-        "usage": _openai_usage(body, text),
+        "usage": _openai_usage(body, _all(text, calls)),
     }
 
 
@@ -101,13 +137,15 @@ def _openai_usage(body: Json, text: str) -> Json:
 # -- Anthropic
 
 
-def message(body: Json, text: str, tool: str = "") -> Json:
-    """A whole message; with `tool`, a use of it."""
-    block: Json = {"type": "text", "text": text}
-    if tool:
-        block = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": json.loads(text)}
-    usage = {"input_tokens": tokens(prompt_of(body)), "output_tokens": tokens(text)}
-    return {**_message(body), "content": [block], "stop_reason": "tool_use" if tool else "end_turn", "usage": usage}
+def message(body: Json, text: str, calls: Calls = (), *, cut: bool = False) -> Json:
+    """A whole message: a text, or uses of tools. Of a use that is cut the arguments are missing."""
+    blocks: list[Json] = [{"type": "text", "text": _half(text) if cut else text}]
+    if calls:
+        blocks = [{"type": "tool_use", "id": id, "name": name, "input": json.loads(given)} for id, name, given in calls]
+        blocks[-1] |= {"input": {}} if cut else {}
+    usage = {"input_tokens": tokens(prompt_of(body)), "output_tokens": tokens(_all(text, calls))}
+    reason = "max_tokens" if cut else "tool_use" if calls else "end_turn"
+    return {**_message(body), "content": blocks, "stop_reason": reason, "usage": usage}
 
 
 def message_events(body: Json, pieces: Sequence[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ for byte, and misbehaves as told.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import select
@@ -106,6 +107,11 @@ _ORDERS = re.compile(
 _LURES = re.compile(r"!?\[[^\]]*\]\([^)]*\)|https?://[^\s<>\"')]+|<[a-z][^>]*>", re.IGNORECASE)
 
 
+Act = str | Sequence[tuple[str, str]]
+"""Calls of tools, by name and with arguments as JSON; or words instead. Arguments that are no JSON can be sent in
+OpenAI's protocol only: in Anthropic's they are no text."""
+
+
 def obedient(prompt: str) -> str:
     """What a model writes that does whatever any line of its prompt tells it to."""
     orders = [line.strip() for line in prompt.splitlines() if _ORDERS.search(line)]
@@ -145,6 +151,10 @@ class ModelServer:
     """The same for structured answers, where that differs."""
     forms: deque[str] = field(default_factory=deque)
     """Filled forms for the next structured answers; after the last, the plainest that fits."""
+    acts: deque[Act] = field(default_factory=deque)
+    """What is done in the next requests that offer tools."""
+    act: Callable[[dict[str, Any]], Act] | None = None
+    """After the last of `acts`: what follows from a request's JSON; without it, the plainest call of the first tool."""
     models: Sequence[str] = ("llama3.2:latest", "qwen3:8b")
     """What Ollama has."""
     context_length: int = 131_072
@@ -169,6 +179,7 @@ class ModelServer:
         self._ended = threading.Condition(self._lock)
         self._closing = threading.Event()
         self._script: deque[str] = deque()
+        self._ids = itertools.count(1)
         handler = type("Handler", (_Handler,), {"stub": self})
         self._server = _Server(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
@@ -221,6 +232,21 @@ class ModelServer:
         """The next filled form; after the last, the plainest that fits, with this for every text in it."""
         with self._lock:
             return self.forms.popleft() if self.forms else json.dumps(wire.filled(schema, text))
+
+    def acted(self, body: dict[str, Any], text: str) -> tuple[str, wire.Calls]:
+        """The next act: words, or calls with ids that none before had."""
+        with self._lock:
+            act = self.acts.popleft() if self.acts else None
+        if act is None and self.act is not None:
+            act = self.act(body)
+        if act is None:
+            name, schema = next(iter(wire.tools_offered(body).items()))
+            act = [(name, json.dumps(wire.filled(schema, text)))]
+        if isinstance(act, str):
+            return act, ()
+        start = "toolu" if "input_schema" in body["tools"][0] else "call"
+        with self._lock:
+            return "", [(f"{start}_{next(self._ids)}", name, arguments) for name, arguments in act]
 
     def hung_up(self) -> None:
         with self._lock:
@@ -352,17 +378,22 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _answer(self, behaviour: str, protocol: str, call: ModelCall) -> None:
-        body, tool = call.json, ""
+        body, cut = call.json, False
+        calls: wire.Calls = ()
         text = self.stub.answer(behaviour, wire.prompt_of(body))
+        word = text if behaviour in (OBEYS, FALSE_MARKERS) else "text"
         if asked := wire.form_asked(body):
             name, schema, by_tool = asked
-            text = self.stub.form(schema, text if behaviour in (OBEYS, FALSE_MARKERS) else "text")
-            tool = name if by_tool else ""
+            text = self.stub.form(schema, word)
+            calls = [("call_1", name, text)] if by_tool else ()
+        elif wire.tools_offered(body):
+            text, calls = self.stub.acted(body, word)
+            cut = behaviour == CUT
         if body.get("stream"):
             pieces = list(text) if behaviour == FALSE_MARKERS else re.findall(r"\s*\S+|\s+$", text)
             self._stream(behaviour, protocol, body, pieces)
             return
-        answer = (wire.message if protocol == wire.ANTHROPIC else wire.completion)(body, text, tool)
+        answer = (wire.message if protocol == wire.ANTHROPIC else wire.completion)(body, text, calls, cut=cut)
         if behaviour in (EMPTY, BREAKS_OFF):
             answer |= {"choices": []} if protocol == wire.OPENAI else {"content": []}
         data = json.dumps(answer).encode()

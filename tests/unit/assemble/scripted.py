@@ -10,7 +10,7 @@ from typing import TypeVar
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.conversation import Episode, Turn
 from ragforge.domain.documents import Locator
-from ragforge.domain.generation import Message, ModelCard, Sampling, Usage
+from ragforge.domain.generation import Acted, Message, ModelCard, Sampling, Tool, Usage
 from ragforge.domain.prompts import InjectedFile, Injection, Source
 
 Shaped = TypeVar("Shaped")
@@ -43,6 +43,14 @@ class Scripted:
             raise answer
         assert isinstance(answer, shape)
         return answer, Usage(10, 5, 1)
+
+    def act(
+        self, messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling, request: str, cancel: Cancel
+    ) -> tuple[Acted, Usage]:
+        raise NotImplementedError
+
+    def tool_tokens(self, tools: Sequence[Tool]) -> int:
+        raise NotImplementedError
 
     def count(self, text: str) -> int:
         return count(text)

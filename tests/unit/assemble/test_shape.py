@@ -26,7 +26,7 @@ from ragforge.assemble.shape import (
 )
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.conversation import Turn
-from ragforge.domain.generation import Message, ModelCard, Role, Sampling, Usage
+from ragforge.domain.generation import Acted, Message, ModelCard, Role, Sampling, Tool, Usage
 from ragforge.domain.prompts import Condensed, Shape, Statement
 from ragforge.errors import ProviderError
 from tests.proof import count
@@ -58,6 +58,14 @@ class Script:
             raise self.says
         assert isinstance(self.says, shape)
         return self.says, Usage(10, 5, 1)
+
+    def act(
+        self, messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling, request: str, cancel: Cancel
+    ) -> tuple[Acted, Usage]:
+        raise NotImplementedError
+
+    def tool_tokens(self, tools: Sequence[Tool]) -> int:
+        raise NotImplementedError
 
     def count(self, text: str) -> int:
         return len(text) // 3 + 1

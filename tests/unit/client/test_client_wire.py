@@ -7,6 +7,7 @@ import re
 import pytest
 
 from ragforge.client import RemoteForge
+from ragforge.client.discovery import RemoteDiscovery
 from ragforge.client.lessons import RemoteLessons
 from ragforge.client.wire import address_of, raised_there
 from ragforge.errors import UserError
@@ -31,8 +32,9 @@ def test_what_is_no_address_is_refused_at_once(written: str) -> None:
 def test_every_call_in_a_hint_is_told_as_a_method() -> None:
     calls = [name.replace(r"\1", "abc") for name in HTTP.values() if CALL.match(name)]
     assert len(calls) > 8
+    parts = {None: RemoteForge, "lessons": RemoteLessons, "discovery": RemoteDiscovery}
     for call in calls:
         hint = raised_there({"code": "not_found", "message": "no", "hint": f"{call} shows them"}).hint
-        method = re.match(r"(lessons\.)?(\w+)\(", hint)
-        whose = RemoteLessons if method and method[1] else RemoteForge
+        method = re.match(r"(?:(lessons|discovery)\.)?(\w+)\(", hint)
+        whose = parts[method[1]] if method else RemoteForge
         assert method and hasattr(whose, method[2]) and not CALL.search(hint), hint

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from ragforge.errors import StoreError
-from ragforge.ingest.state_file import project_state, write_if_changed
+from ragforge.ingest.state_file import project_state, state_text, write_if_changed
 
 
 def test_an_empty_project() -> None:
-    assert json.loads(project_state([], "We sell desks. Größe: ü")) == {
+    assert json.loads(state_text(project_state([], "We sell desks. Größe: ü"))) == {
         "file_summaries": [],
         "org_context": "We sell desks. Größe: ü",
     }
-    assert "Größe" in project_state([], "Größe")
+    assert "Größe" in state_text(project_state([], "Größe"))
 
 
 def test_it_is_written_only_when_it_changed(tmp_path: Path) -> None:

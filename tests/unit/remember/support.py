@@ -11,7 +11,7 @@ import numpy as np
 
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.conversation import Episode, Rollup, Turn
-from ragforge.domain.generation import Message, ModelCard, Sampling, Usage
+from ragforge.domain.generation import Acted, Message, ModelCard, Sampling, Tool, Usage
 from ragforge.domain.prompts import InjectedFile, Injection
 from ragforge.domain.tokens import Vector
 from ragforge.remember.words import Groups, Words, whole
@@ -82,6 +82,14 @@ class Script:
             raise self.says
         assert isinstance(self.says, shape)
         return self.says, Usage(10, 5, 1)
+
+    def act(
+        self, messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling, request: str, cancel: Cancel
+    ) -> tuple[Acted, Usage]:
+        raise NotImplementedError
+
+    def tool_tokens(self, tools: Sequence[Tool]) -> int:
+        raise NotImplementedError
 
     def count(self, text: str) -> int:
         return count(text)

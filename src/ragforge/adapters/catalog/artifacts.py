@@ -43,6 +43,7 @@ class SqlArtifacts:
         session.lock(row.ord)
         used = {source.document for source in artifact.sources}
         used.update(document for section in artifact.sections for document in section.read)
+        used.discard("")  # what a person said is of no document
         known = session.still_there(row.ord, used)
         old = sa.select(t.artifacts.c.ord).where(t.artifacts.c.project == row.ord, t.artifacts.c.id == artifact.id)
         if session.execute(old).first():

@@ -16,6 +16,7 @@ from ragforge.adapters.catalog.database import SAFE_SQLITE, Database
 from ragforge.adapters.catalog.documents import SqlDocuments
 from ragforge.adapters.catalog.embeddings import SqlEmbeddings, section_of_chunk
 from ragforge.adapters.catalog.evaluations import SqlEvaluations
+from ragforge.adapters.catalog.interviews import SqlInterviews
 from ragforge.adapters.catalog.jobs import SqlJobs
 from ragforge.adapters.catalog.keys import SqlAccessKeys
 from ragforge.adapters.catalog.lessons import SqlLessons
@@ -46,6 +47,7 @@ class SqlUnit:
         self.jobs = SqlJobs(session)
         self.evaluations = SqlEvaluations(session)
         self.conversations = SqlConversations(session)
+        self.interviews = SqlInterviews(session)
         self.texts = SqlProjectTexts(session)
         self.log = SqlQueryLog(session)
         self.artifacts = SqlArtifacts(session)

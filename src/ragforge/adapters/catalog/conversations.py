@@ -20,6 +20,7 @@ from sqlalchemy import Row
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.evaluations import as_typed
+from ragforge.adapters.catalog.interviews import forget_turn
 from ragforge.adapters.catalog.tombstones import bury
 from ragforge.adapters.catalog.unit import (
     Session,
@@ -33,7 +34,7 @@ from ragforge.adapters.catalog.unit import (
 from ragforge.domain.access import Scope
 from ragforge.domain.archives import Kind
 from ragforge.domain.citations import Citation
-from ragforge.domain.conversation import FORGOTTEN_ANSWER, Conversation, Rollup, Turn
+from ragforge.domain.conversation import FORGOTTEN_ANSWER, Conversation, ConversationKind, Rollup, Turn
 from ragforge.errors import NotFound, Outdated, UserError
 
 
@@ -41,7 +42,14 @@ class SqlConversations:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def begin(self, scope: Scope, project: str, title: str, id: str = "") -> Conversation:
+    def begin(
+        self,
+        scope: Scope,
+        project: str,
+        title: str,
+        id: str = "",
+        kind: ConversationKind = ConversationKind.CHAT,
+    ) -> Conversation:
         """A new one, under an id of its own unless it had one before."""
         session, row = self._session, self._session.project(scope, project)
         (key,) = session.keys(t.conversations, 1)
@@ -54,6 +62,7 @@ class SqlConversations:
             "title": storable(title),
             "last": 0,
             "cuts": 0,
+            "kind": str(kind),
             "created_at": now,
             "updated_at": now,
         }
@@ -364,6 +373,7 @@ def remove_turn(session: Session, turn: Row[Any]) -> None:
     _bequeath(session, turn)
     _drop_vectors(session, [turn.id])
     _drop_rollups(session, [turn.rollup])
+    forget_turn(session, turn.conversation, turn.number)
     _cut(session, turn.conversation, turn.number)
     session.execute(sa.delete(t.turns).where(t.turns.c.ord == turn.ord))
     bury(session, Kind.TURN, [(turn.id, "")])
@@ -474,7 +484,7 @@ def _list_text(items: Sequence[object]) -> str:
 
 def _conversation(row: Row[Any], project: str, withheld: int) -> Conversation:
     times = (moment(row.created_at), moment(row.updated_at))
-    return Conversation(row.id, project, row.title, row.turns, *times, row.cuts + withheld)
+    return Conversation(row.id, project, row.title, row.turns, *times, row.cuts + withheld, ConversationKind(row.kind))
 
 
 def _turn_row(turn: Turn) -> dict[str, Any]:

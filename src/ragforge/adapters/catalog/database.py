@@ -31,7 +31,7 @@ from ragforge.errors import (
     cannot_write,
 )
 
-HEAD = "0011"
+HEAD = "0012"
 """The newest migration; a test compares it with the scripts."""
 
 _UPGRADE_LOCK = 0x7261676675706772

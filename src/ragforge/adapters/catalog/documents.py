@@ -17,6 +17,7 @@ from ragforge.adapters.catalog.artifacts import forget_in_artifacts
 from ragforge.adapters.catalog.conversations import forget_in_turns
 from ragforge.adapters.catalog.embeddings import count_known, section_of_chunk, text_of_chunk
 from ragforge.adapters.catalog.evaluations import forget_in_evaluations
+from ragforge.adapters.catalog.interviews import forget_in_interviews
 from ragforge.adapters.catalog.jobs import forget_in_jobs
 from ragforge.adapters.catalog.projects import SqlProjects, sweep_versions
 from ragforge.adapters.catalog.publishing import (
@@ -191,6 +192,7 @@ class SqlDocuments:
         self._session.execute(sa.delete(t.documents).where(t.documents.c.ord == key))
         bury(self._session, Kind.DOCUMENT, [(document, versions[-1].sha256 if versions else "")])
         forget_in_turns(self._session, row.ord, [document])
+        forget_in_interviews(self._session, row.ord, [document])
         forget_in_artifacts(self._session, row.ord, [document])
         forget_in_evaluations(self._session, row.ord, [document])
         log_changes(self._session, row.ord, removed, [])
@@ -305,12 +307,21 @@ class SqlDocuments:
         """What `project_state.json` tells of each document that can be found; light, for it is read often."""
         row = self._session.project(scope, project)
         statement = (
-            sa.select(t.documents.c.name, t.documents.c.created_at, t.versions.c.summary, t.versions.c.chunks)
+            sa.select(
+                t.documents.c.id,
+                t.documents.c.name,
+                t.documents.c.created_at,
+                t.versions.c.summary,
+                t.versions.c.chunks,
+            )
             .join(t.versions, t.versions.c.ord == t.documents.c.live)
             .where(t.documents.c.project == row.ord, cleared(scope))
             .order_by(t.documents.c.ord)
         )
-        return [Summary(r.name, moment(r.created_at), r.summary, r.chunks) for r in self._session.execute(statement)]
+        return [
+            Summary(row.id, row.name, moment(row.created_at), row.summary, row.chunks)
+            for row in self._session.execute(statement)
+        ]
 
     def chunks(self, scope: Scope, project: str, document: str) -> list[Chunk]:
         """The document's leaves of the live generation, in order."""

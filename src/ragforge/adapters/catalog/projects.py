@@ -86,6 +86,13 @@ class SqlProjects:
     def org_context(self, scope: Scope, project: str) -> str:
         return str(self._session.project(scope, project).org_context)
 
+    def set_org_context(self, scope: Scope, project: str, text: str) -> None:
+        """What is known of the organisation; the same for all who ask about the project."""
+        row = self._session.project(scope, project)
+        self._session.lock(row.ord)
+        changed = sa.update(t.projects).where(t.projects.c.ord == row.ord)
+        self._session.execute(changed.values(org_context=storable(text)))
+
     # -- generations
 
     def live(self, scope: Scope, project: str) -> Generation:

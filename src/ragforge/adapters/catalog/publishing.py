@@ -18,6 +18,7 @@ from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.artifacts import forget_in_artifacts
 from ragforge.adapters.catalog.conversations import forget_in_turns
 from ragforge.adapters.catalog.evaluations import forget_in_evaluations
+from ragforge.adapters.catalog.interviews import forget_in_interviews
 from ragforge.adapters.catalog.unit import Session, batches, by_any_model, locator_columns
 from ragforge.domain.documents import Parsed, Reason, Split, chunk_id, version_id
 from ragforge.domain.library import Generation, Labels, Op, Outcome, Publication, Published, Status
@@ -337,6 +338,7 @@ class Publisher:
             session.execute(sa.delete(t.documents).where(t.documents.c.ord.in_(rows.gone_documents)))
             gone = [self._documents[key].id for key in rows.gone_documents]
             forget_in_turns(session, self._project, gone)
+            forget_in_interviews(session, self._project, gone)
             forget_in_artifacts(session, self._project, gone)
             forget_in_evaluations(session, self._project, gone)
         name_by_source(session, self._left)

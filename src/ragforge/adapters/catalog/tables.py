@@ -7,6 +7,7 @@ embeddings (by project, model and text hash)     changes (what the indexes follo
 question_sets ─ questions (with the documents they want)
 evaluation_runs ─ evaluation_results (one per question), evaluation_documents (those that an answer has words of)
 conversations ─ turns (with the documents they may hold words of), rollups, memory_vectors     query_log
+    └─ interview_states (in versions), interview_documents (those that a state may hold words of)
 project_texts (in versions)     artifacts (with the documents they are made from)     access_keys
 knowledge_staging (captures) ─ knowledge_vectors; several make up one of knowledge_patterns ─ knowledge_outcomes
 knowledge_facets (what filters ask for)     knowledge_calibrations (by embedder)     knowledge_clock (of retention)
@@ -358,6 +359,7 @@ conversations = Table(
     Column("title", Text, nullable=False),
     Column("last", Integer, nullable=False),  # the newest turn's number; not given again when that turn is removed
     Column("cuts", BigInteger, nullable=False),  # how often something was removed from it
+    Column("kind", Text, nullable=False, server_default="chat"),
     Column("created_at", BigInteger, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
     Index("conversations_of_principal", "project", "principal"),
@@ -421,6 +423,23 @@ memory_vectors = Table(
     Column("fingerprint", Text, primary_key=True),
     _belongs_to("conversations", "conversation", index=True),
     Column("vector", LargeBinary, nullable=False),
+)
+
+interview_states = Table(
+    "interview_states",
+    metadata,
+    Column("conversation", Key, ForeignKey("conversations.ord", ondelete="CASCADE"), primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("turn", Integer, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("made_at", BigInteger, nullable=False),
+)
+
+interview_documents = Table(
+    "interview_documents",
+    metadata,
+    Column("conversation", Key, ForeignKey("conversations.ord", ondelete="CASCADE"), primary_key=True),
+    Column("document", Text, primary_key=True, index=True),  # its id; a state that is kept may hold words of it
 )
 
 project_texts = Table(

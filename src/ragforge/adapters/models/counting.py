@@ -25,5 +25,11 @@ def count(text: str, provider: str) -> int:
 
 
 def count_messages(messages: Sequence[Message], provider: str) -> int:
-    """Tokens of a whole prompt, with the marks between its messages."""
-    return sum(count(message.text, provider) + AROUND for message in messages) + AROUND
+    """Tokens of a whole prompt, with the marks between its messages and around the calls in them."""
+    return sum(count(message.text, provider) + _calls(message, provider) + AROUND for message in messages) + AROUND
+
+
+def _calls(message: Message, provider: str) -> int:
+    """Tokens of what a message calls, or of the call that it is the result of: services repeat its id and name."""
+    made = sum(count(f"{call.id} {call.name} {call.arguments}", provider) + AROUND for call in message.calls)
+    return made + (count(f"{message.call.id} {message.call.name}", provider) if message.call else 0)

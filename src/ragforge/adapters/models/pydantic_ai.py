@@ -16,17 +16,19 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequenc
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from inspect import signature
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ragforge.adapters import background
 from ragforge.adapters.models import counting, ollama
 from ragforge.adapters.models.breaker import Breaker, Resting, Unfinished
 from ragforge.adapters.models.names import COMPATIBLE, OLLAMA, address, is_local, nearest, parse_name
-from ragforge.adapters.models.shapes import Form, Misfit, form_of
+from ragforge.adapters.models.shapes import Misfit, form_of
 from ragforge.adapters.models.states import card_of
+from ragforge.adapters.models.tools import Toolbox, all_said, lenient, reply_of, results_of, tool_tokens
 from ragforge.adapters.models.troubles import Troubles, UnknownModel
 from ragforge.domain.cancel import Cancel, Cancelled
-from ragforge.domain.generation import Message, ModelCard, Role, Sampling, Usage
+from ragforge.domain.generation import Acted, Message, ModelCard, Role, Sampling, Tool, Usage
 from ragforge.domain.pending import Pending
 from ragforge.errors import MissingExtra, ProviderError, RateLimited, TooLarge, UserError, WrongShape
 from ragforge.once import once
@@ -34,7 +36,7 @@ from ragforge.once import once
 if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponseStreamEvent
-    from pydantic_ai.models import Model
+    from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.profiles import ModelProfile
     from pydantic_ai.providers import Provider
     from pydantic_ai.settings import ModelSettings
@@ -111,6 +113,10 @@ class ServedModel:
     def count(self, text: str) -> int:
         """Tokens of a text; an estimate that is not too low."""
         return counting.count(text, self._name.provider)
+
+    def tool_tokens(self, tools: Sequence[Tool]) -> int:
+        """What the descriptions of tools take of a prompt; an estimate that is not too low."""
+        return tool_tokens(tools, self._name.provider)
 
     def close(self) -> None:
         """Close the connections."""
@@ -199,10 +205,11 @@ class ServedModel:
             cancel.check()
         sent, settings, began = _sent(messages), self._settings(sampling, request), time.monotonic()
         form, usage = form_of(shape), Usage()
+        asked = form.parameters(native=bool(self._model.profile.get("supports_json_schema_output")))
         for calls in range(1, _TRIES + 1):
             try:
                 with self._breaker.watch(), self._in_time(cancel, ()):
-                    response = background.run(self._response(sent, settings, form), cancel)
+                    response = background.run(self._response(sent, settings, asked, form.said), cancel)
             except ProviderError as problem:
                 problem.usage = usage
                 if calls == _TRIES or not self._again(problem, cancel):
@@ -222,14 +229,39 @@ class ServedModel:
                 sent = [*sent, *form.feedback(said, str(problem))]
         raise AssertionError("every try returns or raises")
 
+    def act(
+        self, messages: Sequence[Message], tools: Sequence[Tool], sampling: Sampling, request: str, cancel: Cancel
+    ) -> tuple[Acted, Usage]:
+        """The calls a model makes, each checked. One that does not fit is no failure: the model can be told."""
+        self._check_size(messages, sampling, tools)
+        with self._in_time(cancel, ()):
+            cancel.check()
+        sent, settings, began = _sent(messages), self._settings(sampling, request), time.monotonic()
+        box = Toolbox(tuple(tools))
+        asked = box.parameters()
+        for calls in range(1, _TRIES + 1):
+            try:
+                with self._breaker.watch(), self._in_time(cancel, ()):
+                    response = background.run(self._response(sent, settings, asked, all_said), cancel)
+            except ProviderError as problem:
+                if calls == _TRIES or not self._again(problem, cancel):
+                    raise
+                continue
+            ended = _Ended(response.usage, response.finish_reason)
+            return box.read(response, messages), self._usage(ended, messages, all_said(response), calls, began, tools)
+        raise AssertionError("every try returns or raises")
+
     async def _response(
-        self, messages: list[ModelMessage], settings: ModelSettings, form: Form[Shaped]
+        self,
+        messages: list[ModelMessage],
+        settings: ModelSettings,
+        asked: ModelRequestParameters,
+        said: Callable[[ModelResponse], str],
     ) -> ModelResponse:
         with self._calling(), self._troubles.explained():
-            native = bool(self._model.profile.get("supports_json_schema_output"))
             async with asyncio.timeout(self._patience.idle_seconds):
-                response = await self._model.request(messages, settings, form.parameters(native=native))
-            if not form.said(response):
+                response = await self._model.request(messages, settings, asked)
+            if not said(response):
                 raise self._troubles.nonsense("no text")
             return response
 
@@ -269,12 +301,12 @@ class ServedModel:
             raise Cancelled
         return cancel.remaining() > 0
 
-    def _check_size(self, messages: Sequence[Message], sampling: Sampling) -> None:
+    def _check_size(self, messages: Sequence[Message], sampling: Sampling, tools: Sequence[Tool] = ()) -> None:
         """Refuse what does not fit before anything is sent: a service may drop the rest in silence."""
         window = self.card.window
         if window is None:
             return
-        prompt = counting.count_messages(messages, self._name.provider)
+        prompt = counting.count_messages(messages, self._name.provider) + self.tool_tokens(tools)
         over = prompt + sampling.max_tokens - window
         if over > 0:
             raise TooLarge(
@@ -297,11 +329,19 @@ class ServedModel:
             settings["stop_sequences"] = list(sampling.stop)
         return settings
 
-    def _usage(self, ended: _Ended, messages: Sequence[Message], text: str, calls: int, began: float) -> Usage:
+    def _usage(
+        self,
+        ended: _Ended,
+        messages: Sequence[Message],
+        text: str,
+        calls: int,
+        began: float,
+        tools: Sequence[Tool] = (),
+    ) -> Usage:
         """As the provider counted, or by our own estimate where it did not."""
         provider = self._name.provider
         told = ended.usage
-        into = (told and told.input_tokens) or counting.count_messages(messages, provider)
+        into = (told and told.input_tokens) or counting.count_messages(messages, provider) + self.tool_tokens(tools)
         out = (told and told.output_tokens) or counting.count(text, provider)
         usage = Usage(
             into, out, calls, self.card.cost(into, out), time.monotonic() - began, cut=ended.reason == "length"
@@ -337,13 +377,13 @@ class ServedModel:
             from pydantic_ai.providers.openai import OpenAIProvider
 
             openai = OpenAIProvider(base_url=url, api_key=key, http_client=self._http)
-            return OpenAIChatModel(model, provider=openai, profile=self._profile(openai))
+            return lenient(OpenAIChatModel)(model, provider=openai, profile=self._profile(openai))
         if self._name.provider == OLLAMA:
             from pydantic_ai.models.ollama import OllamaModel
             from pydantic_ai.providers.ollama import OllamaProvider
 
             local = OllamaProvider(base_url=url, api_key=key, http_client=self._http)
-            return OllamaModel(model, provider=local, profile=self._profile(local))
+            return lenient(OllamaModel)(model, provider=local, profile=self._profile(local))
         if self._name.provider == "anthropic":
             from pydantic_ai.models.anthropic import AnthropicModel
             from pydantic_ai.providers.anthropic import AnthropicProvider
@@ -398,15 +438,17 @@ def _provider_class(provider: str) -> type[Provider[Any]]:
 
 def _sent(messages: Sequence[Message]) -> list[ModelMessage]:
     """Our messages as the library's, in the same order and letter for letter."""
-    from pydantic_ai.messages import ModelRequest, ModelResponse, SystemPromptPart, TextPart, UserPromptPart
+    from pydantic_ai.messages import ModelRequest, SystemPromptPart, UserPromptPart
 
     sent: list[ModelMessage] = []
-    for message in messages:
-        if message.role is Role.ASSISTANT:
-            sent.append(ModelResponse(parts=[TextPart(message.text)]))
+    for role, together in groupby(messages, key=lambda message: message.role):
+        if role is Role.TOOL:
+            sent.append(results_of(together))
+        elif role is Role.ASSISTANT:
+            sent += map(reply_of, together)
         else:
-            part = SystemPromptPart if message.role is Role.SYSTEM else UserPromptPart
-            sent.append(ModelRequest(parts=[part(message.text)]))
+            part = SystemPromptPart if role is Role.SYSTEM else UserPromptPart
+            sent += [ModelRequest(parts=[part(message.text)]) for message in together]
     return sent
 
 

@@ -52,14 +52,7 @@ class Form(Generic[Shaped]):
 
     def read(self, said: str) -> Shaped:
         """The answer as a record. Raises `Misfit`."""
-        from pydantic import ValidationError
-
-        try:
-            return self.adapter.validate_json(said)
-        except ValidationError as problem:
-            first = problem.errors(include_url=False, include_input=False)[0]
-            where = ".".join(map(str, first["loc"]))
-            raise Misfit(f"{where}: {first['msg']}" if where else first["msg"]) from None
+        return read(self.adapter, said)
 
     def feedback(self, said: str, problem: str) -> list[ModelMessage]:
         """What was answered and what is wrong with it, for one more try."""
@@ -67,6 +60,18 @@ class Form(Generic[Shaped]):
 
         ask = f"This does not fit the form: {problem}. Answer again with the whole form, and nothing else."
         return [ModelResponse(parts=[TextPart(said or "{}")]), ModelRequest(parts=[UserPromptPart(ask)])]
+
+
+def read(adapter: TypeAdapter[Shaped], said: str, *, closed: bool = False) -> Shaped:
+    """JSON as a record; if `closed`, with no field that the shape does not have. Raises `Misfit`."""
+    from pydantic import ValidationError
+
+    try:
+        return adapter.validate_json(said, extra="forbid" if closed else None)
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Misfit(f"{where}: {first['msg']}" if where else first["msg"]) from None
 
 
 def form_of(shape: type[Shaped]) -> Form[Shaped]:

@@ -23,6 +23,7 @@ from ragforge.interfaces.words import count, spent
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge
+    from ragforge.domain.conversation import Turn
 
 Cite = Annotated[
     Literal["place", "page", "time", "chunk"],
@@ -120,7 +121,7 @@ def show_rest(common: Common, forge: Ragforge, result: Result, cite: str) -> Non
 # -- sources
 
 
-def names_in(common: Common, forge: Ragforge, answer: Answer) -> Mapping[str, str]:
+def names_in(common: Common, forge: Ragforge, answer: Answer | Turn) -> Mapping[str, str]:
     """What to call each cited file, by its id; those that are called the same are told apart."""
     named = {citation.document: citation.name for citation in answer.citations}
     if len(set(named.values())) < len(named):
@@ -129,7 +130,7 @@ def names_in(common: Common, forge: Ragforge, answer: Answer) -> Mapping[str, st
     return named
 
 
-def source_lines(answer: Answer, names: Mapping[str, str], cite: str) -> list[str]:
+def source_lines(answer: Answer | Turn, names: Mapping[str, str], cite: str) -> list[str]:
     """`[1] returns.md > Chairs, p. 3`: every cited place once, by its marker."""
     cited = sorted(answer.citations, key=lambda citation: citation.marker)
     lines = (f"[{each.marker}] {_written(replace(each, name=names[each.document]), cite)}" for each in cited)

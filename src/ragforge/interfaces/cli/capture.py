@@ -11,7 +11,6 @@ from ragforge.domain.lessons import EntryType, Lesson
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.learned import ID_LENGTH
 from ragforge.interfaces.cli.output import print_json
-from ragforge.interfaces.cli.review import begun
 from ragforge.interfaces.cli.texts import texts_of
 
 _TEXTS = {
@@ -149,7 +148,7 @@ def _capture(
     told = dict(zip(given, texts_of({_TEXTS[name]: text for name, text in given.items()}), strict=True))
     agent, task_type, technology = whom
     with common.open(create=True) as forge:
-        project = begun(common, forge)
+        project = common.begun(forge)
         lesson = forge.lessons.capture(
             kind,
             project=project,

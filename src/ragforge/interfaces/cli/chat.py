@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,7 +12,7 @@ from ragforge.domain.answers import Abstention, Answer, Prompted, Result
 from ragforge.domain.cancel import Cancelled
 from ragforge.domain.conversation import Turn
 from ragforge.domain.generation import Usage
-from ragforge.errors import RagforgeError, UserError
+from ragforge.errors import UserError
 from ragforge.interfaces.cli.answers import Cite, names_in, nearest_lines, show, show_rest, source_lines
 from ragforge.interfaces.cli.ask import Ephemeral
 from ragforge.interfaces.cli.asking import Asked, asking_options
@@ -26,16 +24,14 @@ from ragforge.interfaces.cli.output import (
     cut,
     one_line,
     plain,
-    plain_text,
     print_data,
     print_json,
     print_table,
-    say,
-    say_error,
     wrapped,
 )
 from ragforge.interfaces.cli.prompt import print_sections, print_tokens, say_of_prompt
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
+from ragforge.interfaces.cli.typed import Dialogue, is_typed, recall_lines, typed_lines
 from ragforge.interfaces.cli.why import print_why
 from ragforge.interfaces.fields.answers import answer_fields, citation_fields, prompt_fields, usage_fields
 from ragforge.interfaces.fields.explained import why_fields
@@ -79,54 +75,23 @@ def chat(common: Common, asked: Asked, cite: Cite = "place", ephemeral: Ephemera
         talk = Chat(common, forge, asked(common, forge), cite, ephemeral=ephemeral)
         talk.begin()
         try:
-            for line in _lines(common):
+            for line in typed_lines(common, "chat"):
                 if not talk.hear(line):
                     break
         finally:
             talk.end()
-    if talk.failed and not _is_typed():
+    if talk.failed and not is_typed():
         raise typer.Exit(talk.failed)
 
 
-def _lines(common: Common) -> Iterator[str]:
-    """What is typed, line by line, until Ctrl-D. Ctrl-C leaves the line, not the chat."""
-    while True:
-        try:
-            yield _line()
-        except EOFError:
-            if _is_typed():
-                say("")
-            return
-        except KeyboardInterrupt:
-            if not _is_typed():
-                raise
-            common.say("\nCtrl-D or /quit ends the chat")
-
-
-def _is_typed() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty()  # None: closed by the shell
-
-
-def _line() -> str:
-    """The prompt is never part of the data: it is on the terminal, or on stderr."""
-    if _is_typed() and sys.stdout.isatty():
-        with suppress(ImportError):
-            import readline  # noqa: F401 - `input` edits lines once it is there
-        return input("> ")
-    if _is_typed():
-        sys.stderr.write("> ")
-        sys.stderr.flush()
-    line = sys.stdin.buffer.readline() if sys.stdin else b""
-    if not line:
-        raise EOFError
-    return line.decode("utf-8", "replace").rstrip("\r\n")
-
-
-class Chat:
+class Chat(Dialogue):
     """A conversation as it goes: what was said last, what it took, and how the next question is asked."""
 
+    commands = _COMMANDS
+    text = "a question"
+
     def __init__(self, common: Common, forge: Ragforge, how: AskOptions, cite: str, *, ephemeral: bool) -> None:
-        self._common = common
+        super().__init__(common)
         self._forge = forge
         self._project = common.project_in(forge)
         self._how = how
@@ -139,28 +104,18 @@ class Chat:
         """What was said while nothing is kept."""
         self._last: Result | None = None
         self._spent = Usage()
-        self.failed = 0
-        """The exit code of what failed first."""
 
     # -- beginning and end
 
     def begin(self) -> None:
         """Tell where one is, and what was said before."""
         turns = self._turns()
-        if _is_typed() and turns:
-            self._recall_lines(turns)
+        recall_lines(turn.question for turn in turns)
         before = f", going on after {count(len(turns), 'turn')}" if turns else ""
         who = self._who(self._how.get("model", ""))
         self._common.say(f"Project {plain(self._project)}{before}. {who} /help lists the commands.")
         if self._ephemeral:
             self._common.say("Nothing of this chat is kept: it is forgotten when it ends.")
-
-    def _recall_lines(self, turns: list[Turn]) -> None:
-        with suppress(ImportError):
-            import readline
-
-            for turn in turns:
-                readline.add_history(one_line(turn.question))
 
     def _who(self, model: str) -> str:
         name = self._forge.answering_model(model, agent=self._how.get("agent", ""))
@@ -177,20 +132,7 @@ class Chat:
 
     # -- one line
 
-    def hear(self, line: str) -> bool:
-        """Answer a question or do a command; False when it is over. What fails is said, and the chat goes on."""
-        try:
-            if line.startswith("/"):
-                return self._do(*line[1:].split(maxsplit=1))
-            if line.strip():
-                self._ask(line.strip())
-        except RagforgeError as error:
-            hint = self._common.placed(error.hint)
-            say_error(type(error).__name__, error.message, hint, as_json=self._common.json)
-            self.failed = self.failed or error.exit_code
-        return True
-
-    def _ask(self, question: str) -> None:
+    def _answer(self, question: str) -> None:
         if not self._ephemeral and not self._how.get("conversation"):
             self._begun = self._forge.begin_conversation(one_line(question)[:_TITLE], project=self._project).id
             self._how["conversation"] = self._begun
@@ -199,7 +141,7 @@ class Chat:
                 result = show(self._common, self._forge.stream(question, project=self._project, **self._how))
         except Cancelled:
             self._common.say("Stopped. No answer was kept.")
-            if not _is_typed():
+            if not is_typed():
                 raise typer.Exit(STOPPED) from None
             return
         if self._ephemeral:
@@ -214,18 +156,6 @@ class Chat:
             print_data()
 
     # -- commands
-
-    def _do(self, name: str = "", rest: str = "") -> bool:
-        """A command by its name; False if it ends the chat."""
-        if name not in _COMMANDS:
-            raise UserError(
-                f"there is no command /{name}",
-                hint=f"the commands are {', '.join(f'/{each}' for each in _COMMANDS)}; "
-                "a question that begins with / needs a space before it",
-            )
-        if name != "quit":
-            getattr(self, f"_do_{name}")(rest.strip())
-        return name != "quit"
 
     def _do_files(self, rest: str) -> None:
         switch, _, name = rest.partition(" ")
@@ -331,16 +261,7 @@ class Chat:
         self._last = None
         self._common.say("A new conversation begins with your next question.")
 
-    def _do_help(self, rest: str) -> None:
-        self._tell({"commands": _COMMANDS}, [f"/{name:<9}{wrapped(told, 10)}" for name, told in _COMMANDS.items()])
-
     # -- what commands share
-
-    def _tell(self, fields: dict[str, Any], lines: Sequence[str]) -> None:
-        if self._common.json:
-            print_json(fields)
-        else:
-            print_data(plain_text("\n".join(lines)))
 
     def _said(self) -> Result:
         if self._last is None:

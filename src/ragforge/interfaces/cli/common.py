@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from ragforge.errors import NotFound, RagforgeError, UserError
 from ragforge.interfaces.cli.output import one_line, plain, say
@@ -26,10 +26,13 @@ _OF_PROJECT = (
     "add|sync|watch|ls|show|rm|on|off|label|search|explain|ask|prompt|chat|make [a-z-]+|log [a-z]+|feedback"
     "|conversation [a-z]+|project rules|project memory|eval [a-z]+|rebuild|reindex|check"
     "|learn capture [a-z]+|learn (?!prune|calibrate)[a-z]+"
+    "|discover(?! knowledge)(?: (?:ls|show|say|register|assume|revise|forget|points?|document|progress|undo|org|rename"
+    "|rm))?"
 )
 _STEP = re.compile(
     rf"\bragforge (?:(?P<project>{_OF_PROJECT})"
-    r"|project [a-z]+|keys [a-z]+|jobs [a-z]+|learn [a-z]+|init|doctor|config show)\b(?P<named>(?= -p| --project))?"
+    r"|project [a-z]+|keys [a-z]+|jobs [a-z]+|learn [a-z]+|discover knowledge|init|doctor|config show)\b"
+    r"(?P<named>(?= -p| --project))?"
 )
 """A command in a message that acts on a workspace, and perhaps on one project of it."""
 
@@ -96,14 +99,28 @@ class Common:
                 counted = (f"{what.replace('_', ' ')} {number:,}" for what, number in forge.counters().items())
                 say(f"Counted: {', '.join(counted)}")
 
-    def project_in(self, forge: Ragforge) -> str:
+    def project_in(
+        self,
+        forge: Ragforge,
+        nothing: str = f"Project {DEFAULT_PROJECT} holds no files",
+        begin: str = "ragforge add PATH",
+    ) -> str:
         """The project's name. That the usual one was not begun is no mistake: there is just nothing in it."""
         if self.project is None:
             others = [project.slug for project in forge.projects()]
             if DEFAULT_PROJECT not in others:
                 named = f", or -p for another project: {', '.join(others[:5])}" if others else ""
-                raise NotFound(f"Project {DEFAULT_PROJECT} holds no files", hint=f"ragforge add PATH{named}")
+                raise NotFound(nothing, hint=f"{begin}{named}")
         return self.project_name
+
+    def begun(self, forge: Ragforge) -> str:
+        """The project's name; one that is new begins with what is told."""
+        try:
+            return forge.project(self.project_name).slug
+        except NotFound:
+            project = forge.create_project(self.project_name)
+            self.say(f"Made project {plain(project.slug)}")
+            return project.slug
 
     def say(self, text: str) -> None:
         """A message that `--quiet` silences and that would only disturb programs."""
@@ -183,12 +200,26 @@ class _Command(TyperCommand):
     """A command to whose own help every mistake in its options points, also a value that is missing."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        try:
+        with _pointing_to(ctx):
             return super().parse_args(ctx, args)
-        except typer.TyperException as error:
-            if getattr(error, "ctx", ctx) is None:
-                error.ctx = ctx  # type: ignore[attr-defined]
-            raise
+
+
+class _Group(TyperGroup):
+    """The same for a group that does something by itself."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _pointing_to(ctx):
+            return super().parse_args(ctx, args)
+
+
+@contextmanager
+def _pointing_to(ctx: Any) -> Iterator[None]:
+    try:
+        yield
+    except typer.TyperException as error:
+        if getattr(error, "ctx", ctx) is None:
+            error.ctx = ctx  # type: ignore[attr-defined]
+        raise
 
 
 def command(app: typer.Typer, name: str, *, project: bool = True) -> Callable[[Callable[..., None]], None]:
@@ -200,17 +231,40 @@ def command(app: typer.Typer, name: str, *, project: bool = True) -> Callable[[C
 
         def run(ctx: typer.Context, **values: Any) -> None:
             given = {option.name: values.pop(option.name) for option in options}
-            common = (ctx.obj or Common()).merged(given)
-            try:
-                function(common, **values)
-            except RagforgeError as error:
-                error.hint = common.placed(error.hint)
-                raise
+            _call(function, (ctx.obj or Common()).merged(given), values)
 
         _dress(run, own, options)
         app.command(name, cls=_Command, help=inspect.getdoc(function))(run)
 
     return register
+
+
+def group(function: Callable[..., None]) -> typer.Typer:
+    """A group of commands that, where none of them is named, does what the function does, with the options of that."""
+    _, *own = inspect.signature(function, eval_str=True).parameters.values()
+    options = _options(project=True, hide_rare=True)
+
+    def run(ctx: typer.Context, **values: Any) -> None:
+        given = {option.name: values.pop(option.name) for option in options}
+        ctx.obj = (ctx.obj or Common()).merged(given)
+        if ctx.invoked_subcommand is None:
+            _call(function, ctx.obj, values)
+        elif misplaced := [each.name for each in own if values[each.name] != each.default]:
+            hint = f"write it after {ctx.invoked_subcommand}, if that takes it: {ctx.command_path} --help"
+            raise UserError(f"--{misplaced[0]} stands before {ctx.invoked_subcommand}", hint=hint)
+
+    _dress(run, own, options)
+    made = typer.Typer(cls=_Group, invoke_without_command=True, subcommand_metavar="[COMMAND] [ARGS]...")
+    made.callback(help=inspect.getdoc(function))(run)
+    return made
+
+
+def _call(function: Callable[..., None], common: Common, values: dict[str, Any]) -> None:
+    try:
+        function(common, **values)
+    except RagforgeError as error:
+        error.hint = common.placed(error.hint)
+        raise
 
 
 def root(app: typer.Typer, extra: list[inspect.Parameter]) -> None:

@@ -18,7 +18,7 @@ from ragforge.errors import NotFound, UserError
 from ragforge.interfaces.cli.common import Common, command, path_of
 from ragforge.interfaces.cli.output import plain, print_json
 from ragforge.interfaces.cli.progress import meter
-from ragforge.interfaces.cli.review import begun, project_in
+from ragforge.interfaces.cli.review import project_in
 from ragforge.interfaces.cli.stop import STOPPED, stoppable
 from ragforge.interfaces.records import json_text
 from ragforge.interfaces.words import count
@@ -83,7 +83,7 @@ def import_lessons(common: Common, file: File) -> None:
         stoppable(lambda: None if common.quiet else shown.say("Stopping. What is staged stays.")) as cancel,
         suppress(Cancelled),
     ):
-        project = begun(common, forge)
+        project = common.begun(forge)
         before = {each.id for each in forge.lessons.staged(project=project)}
         for lesson in forge.lessons.importing(records, project=project):
             is_known = lesson.embedded or lesson.id in before

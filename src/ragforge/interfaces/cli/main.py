@@ -79,6 +79,10 @@ COMMANDS = {
         "learn",
         "What agents learn: told, embedded at checkpoints, asked for, reviewed, and gone a year later.",
     ),
+    "discover": (
+        "discover",
+        "Be interviewed about a problem and its solution: questions, a register of assumptions, and a cited document.",
+    ),
     "mcp": (
         "mcp",
         "Offer this workspace to an assistant, over the Model Context Protocol on standard input and output.",

@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from ragforge.domain.answers import Account
+from ragforge.domain.discovery import TurnAccount
 from ragforge.domain.documents import Locator
 from ragforge.domain.language import detect
 from ragforge.domain.lessons import FoundLessons
@@ -267,7 +268,7 @@ def remark(retrieved: Retrieved) -> str:
     return one_line(retrieved.notice[:1].upper() + retrieved.notice[1:])
 
 
-def warn(common: Common, *results: Retrieved | Account | FoundLessons) -> None:
+def warn(common: Common, *results: Retrieved | Account | FoundLessons | TurnAccount) -> None:
     """What was not there, on stderr, also with `--quiet`: the result is less than was asked for."""
     for missing in dict.fromkeys(missing for result in results for missing in result.degraded):
         say(f"{paint('Warning:', 'yellow', sys.stderr)} {one_line(missing.message)}")

@@ -40,8 +40,8 @@ def cli_page() -> str:
         "Data goes to stdout, progress and messages to stderr. The common options may stand before or after the",
         "command; `--config`, `--set` and `--debug` too, though only the first help page lists them. With `--json`,",
         "`add`, `sync` and `watch` print one line per file as it becomes durable and a summary line, `chat` one per",
-        "answer and `ask --stream` one per event; other commands print one object. Every exit code is listed in",
-        "[errors](errors.md).",
+        "answer, `discover` one for the interview and one per message, `ask --stream` one per event; other commands",
+        "print one object. Every exit code is listed in [errors](errors.md).",
     ]
     for context in contexts(get_command(build())):
         text = "\n".join(line.rstrip() for line in context.get_help().splitlines())

@@ -9,7 +9,7 @@ import typer
 
 from ragforge.domain.lessons import EntryType, Lesson, Pattern, Words
 from ragforge.errors import NotFound, UserError
-from ragforge.interfaces.cli.common import DEFAULT_PROJECT, Common, command
+from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.documents import DryRun, Yes, confirm
 from ragforge.interfaces.cli.learned import (
     ID_LENGTH,
@@ -56,22 +56,7 @@ def register(group: typer.Typer) -> None:
 
 def project_in(common: Common, forge: Ragforge) -> str:
     """The project's name; where the usual one was not begun, how to begin."""
-    if common.project is None:
-        others = [project.slug for project in forge.projects()]
-        if DEFAULT_PROJECT not in others:
-            named = f", or -p for another project: {', '.join(others[:5])}" if others else ""
-            raise NotFound("Nothing was learnt here yet", hint=f"ragforge learn capture failure --help{named}")
-    return common.project_name
-
-
-def begun(common: Common, forge: Ragforge) -> str:
-    """The project's name; one that is new begins with what is told."""
-    try:
-        return forge.project(common.project_name).slug
-    except NotFound:
-        project = forge.create_project(common.project_name)
-        common.say(f"Made project {plain(project.slug)}")
-        return project.slug
+    return common.project_in(forge, "Nothing was learnt here yet", "ragforge learn capture failure --help")
 
 
 def named(forge: Ragforge, project: str, ids: Sequence[str]) -> list[Pattern | Lesson]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ragforge.domain.answers import Account
 from ragforge.domain.conversation import Conflict, MemoryVerdict
+from ragforge.domain.discovery import TurnAccount
 from ragforge.domain.documents import Locator
 from ragforge.domain.prompts import Condensed, InjectedFile, Injection, SuperPrompt
 from ragforge.domain.retrieval import Stage
@@ -209,7 +210,7 @@ def stages_text(timings: Mapping[str, float]) -> str:
     return ", ".join(f"{stage} {spent:.1f}" for stage, spent in timings.items() if stage != "total")
 
 
-def print_usage(account: Account) -> None:
+def print_usage(account: Account | TurnAccount) -> None:
     """What the model took, if one was asked."""
     usage = account.usage
     if usage.calls:

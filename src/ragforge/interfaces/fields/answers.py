@@ -23,7 +23,7 @@ from ragforge.domain.answers import (
     TokenEvent,
     UsageEvent,
 )
-from ragforge.domain.generation import Estimate, Message, Usage
+from ragforge.domain.generation import Estimate, Usage
 from ragforge.domain.prompts import InjectedFile, Shape, Source
 from ragforge.domain.retrieval import Degraded, Verdict
 from ragforge.interfaces.fields.passages import LocatorFields, PassageFields, locator_fields, passage_fields
@@ -138,10 +138,17 @@ class NoAnswerFields(TypedDict):
     suggestion: str
 
 
+class MessageFields(TypedDict):
+    """A message of a prompt, as it is sent."""
+
+    role: str
+    text: str
+
+
 class PromptFields(ShapeFields):
     """What would be sent, byte for byte, and what it takes."""
 
-    messages: tuple[Message, ...]
+    messages: list[MessageFields]
     sections: list[SectionFields]
     estimate: EstimateFields | None
     left_out: tuple[str, ...]
@@ -299,7 +306,7 @@ def prompt_fields(prompted: Prompted) -> PromptFields:
     """What `prompt --json` prints: the messages as they would be sent, and what they take."""
     prompt, account, none = prompted.prompt, prompted.account, prompted.abstention
     return {
-        "messages": prompt.messages,
+        "messages": [{"role": str(each.role), "text": each.text} for each in prompt.messages],
         "sections": [{"name": each.name, "tokens": each.tokens} for each in prompt.sections],
         "estimate": None if prompted.estimate is None else _estimate_fields(prompted.estimate),
         "left_out": prompt.left_out,

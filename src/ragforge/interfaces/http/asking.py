@@ -9,10 +9,11 @@ import json
 import os
 import secrets
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
-from typing import cast
+from typing import TypeVar, cast
 
 from starlette.requests import HTTPConnection
 
@@ -31,6 +32,8 @@ from ragforge.interfaces.http.requests import AskRequest, PromptRequest, TuningF
 from ragforge.interfaces.http.serve import SEAL
 from ragforge.interfaces.http.streams import Told, failure_told, internal_told
 from ragforge.interfaces.records import decode, encode, json_text
+
+T = TypeVar("T")
 
 _OWN_RERANKERS = ("", "cosine", "cross-encoder")
 """Those that run here, and cost nothing."""
@@ -115,10 +118,15 @@ def begun(forge: Ragforge, question: str, project: str, options: AskOptions) -> 
 
 
 def told_events(events: Iterator[Event | Pending], caller: Caller, request: str) -> Iterator[Told | Pending]:
+    """Each event of an answer as it is sent."""
+    return telling(events, partial(_told, caller), request)
+
+
+def telling(events: Iterator[T | Pending], told: Callable[[T], Told], request: str) -> Iterator[Told | Pending]:
     """Each event as it is sent; what goes wrong is the last of them."""
     try:
         for event in events:
-            yield event if isinstance(event, Pending) else _told(event, caller)
+            yield event if isinstance(event, Pending) else told(event)
     except RagforgeError as problem:
         yield failure_told(problem, request)
     except Exception as problem:
@@ -128,7 +136,7 @@ def told_events(events: Iterator[Event | Pending], caller: Caller, request: str)
             events.close()
 
 
-def _told(event: Event, caller: Caller) -> Told:
+def _told(caller: Caller, event: Event) -> Told:
     fields = event_fields(event)
     name = str(fields["event"])
     return Told(name, json_text(caller.seen({"event": name, "record": event} if caller.records else fields)))

@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 
 from ragforge.domain.access import Clearance
 from ragforge.domain.conversation import LONGEST_TITLE, Turn
+from ragforge.domain.discovery import Level
 from ragforge.domain.lessons import TOLD, CheckpointKind, EntryType
 from ragforge.domain.library import Labels
 from ragforge.domain.prompts import Shaping
@@ -347,6 +348,75 @@ class ArtifactChange(Body):
 
     def was(self) -> dict[int, str]:
         return {each.number: each.was for each in self.sections if each.was is not None}
+
+
+# -- guided interviews
+
+
+class InterviewRequest(Body):
+    title: Annotated[str, Field(max_length=LONGEST_TITLE)] = ""
+    mode: Word = "problem"
+    """The half of discovery to begin with: `problem` or `solution`."""
+    describe: bool = True
+    """Whether it may tell what the organisation is; of who may not write in the project, nothing is taken over."""
+
+
+class SayRequest(Body):
+    message: Annotated[str, Field(min_length=1, max_length=1_000_000)]
+    """What the person says, at most 100,000 characters; more is a document."""
+    model: Word = ""
+    """A profile (`cheap`, `balanced`, `premium`), a model of the settings, or `offline`; admins may name any model."""
+    probe: Word = ""
+    """What the person wants to be asked about next; empty: as it comes."""
+    mode: Word = ""
+    """The half of discovery they want to be in."""
+    describe: bool = True
+    """Whether it may change what is known of the organisation; only who may write in the project changes that."""
+    turn: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    """The number that this turn will have, so that the same said twice counts once; 0: whichever."""
+
+
+class AssumptionRequest(Body):
+    statement: Words
+    confidence: Level = Level.MEDIUM
+    """How well it is supported."""
+    impact: Level = Level.MEDIUM
+    """How much breaks if it is false."""
+    depends_on: Annotated[list[Word], Field(max_length=500)] = []
+    """Ids of assumptions that it rests on."""
+
+
+class AssumptionChange(Body):
+    """What is left out stays as it is."""
+
+    statement: Words | None = None
+    confidence: Level | None = None
+    impact: Level | None = None
+    status: Literal["open", "confirmed", "refuted"] | None = None
+    depends_on: Annotated[list[Word], Field(max_length=500)] | None = None
+    evidence: Words = ""
+    """Why it is believed, or not; added to what was said before."""
+
+
+class PointRequest(Body):
+    section: Word
+    """Its key, of either mode's document."""
+    text: Words
+
+
+class InterviewMode(Body):
+    mode: Word
+
+
+class InterviewDocument(Body):
+    mode: Word = ""
+    """Of which half; empty: of the one it is in."""
+    title: Annotated[str, Field(max_length=LONGEST_TITLE)] = ""
+
+
+class OrgContext(Body):
+    text: Words
+    """What is known of the organisation, in at most 1,500 characters; empty: nothing any more."""
 
 
 # -- lessons

@@ -1,6 +1,7 @@
 """Questions on their way: a thread works on each, and pages look at it as often as they like.
 
-So a rerun of a page, a reload or a second tab aborts nothing. Who asked is the only one who sees it.
+So a rerun of a page, a reload or a second tab aborts nothing. Who asked is the only one who sees it. What is said in an
+interview goes the same way, as a `Said`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from uuid import uuid4
 
-from ragforge.domain.answers import Abstention, DoneEvent, Event, Result, RetrievalEvent, TokenEvent
+from ragforge.domain.answers import Abstention, DoneEvent, Result, RetrievalEvent, TokenEvent
 from ragforge.domain.cancel import Cancel, Cancelled
+from ragforge.domain.discovery import Changed, Decided, Decision, Gathered, InterviewTurn, TurnDone
 from ragforge.domain.prompts import Source
 from ragforge.errors import Busy, OverLimit, RagforgeError
 
@@ -63,7 +65,7 @@ class Asked:
     def stop(self) -> None:
         self.cancel.set()
 
-    def heard(self, event: Event) -> None:
+    def heard(self, event: object) -> None:
         match event:
             case RetrievalEvent():
                 self.sources = event.sources
@@ -76,6 +78,64 @@ class Asked:
             case _:
                 pass
 
+    @property
+    def came(self) -> bool:
+        """Whether all of the answer is there."""
+        return self.result is not None
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """The conversation and the number of the turn that it became; nothing if it became none."""
+        return ("", 0) if self.result is None else (self.result.account.conversation, self.result.account.turn)
+
+    def reads(self, document: str) -> bool:
+        """Whether words of the document may be in what came."""
+        if self.result is None:
+            return False
+        nearest = [each.document for each in self.result.nearest] if isinstance(self.result, Abstention) else []
+        return document in (*nearest, *(source.document for source in self.result.account.sources))
+
+
+class Said(Asked):
+    """What a person said in an interview, on its way to what they are asked next."""
+
+    def __init__(self, message: str, interview: str, number: int) -> None:
+        super().__init__(message, interview)
+        self.number = number
+        """Of the turn that it is to be: said twice, it counts once."""
+        self.decision: Decision | None = None
+        self.changes = 0
+        """What was registered so far, or refused."""
+        self.done: InterviewTurn | None = None
+
+    def heard(self, event: object) -> None:
+        match event:
+            case Decided():
+                self.decision = event.decision
+                self.step = Step.READING if event.decision.requires_retrieval else Step.WRITING
+            case Gathered():
+                self.sources = event.sources
+                self.step = Step.WRITING
+            case Changed():
+                self.changes += 1
+            case TurnDone():
+                self.done = event.done
+            case _:
+                pass
+
+    @property
+    def came(self) -> bool:
+        return self.done is not None
+
+    @property
+    def place(self) -> tuple[str, int]:
+        return ("", 0) if self.done is None else (self.done.interview, self.done.turn.number)
+
+    def reads(self, document: str) -> bool:
+        held = self.done.turn.documents if self.done is not None else ()
+        sources = (*self.sources, *(self.done.account.sources if self.done is not None else ()))
+        return document in (*held, *(source.document for source in sources))
+
 
 class Answers:
     """The questions of this process: those at work, the last of each thread, and how answers came about."""
@@ -85,7 +145,8 @@ class Answers:
         self._at_work: dict[str, str] = {}
         """Who asked, by the question's id."""
         self._latest: OrderedDict[tuple[str, str], Asked] = OrderedDict()
-        self._results: OrderedDict[tuple[str, str, int], Result] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str, int], Asked] = OrderedDict()
+        """By who asked, the conversation and the turn."""
 
     def check(self, visitor: str, thread: str, at_once: int = 0) -> None:
         """Whether one more may be asked; raises `Busy`, or `OverLimit` for who may ask only so many at once."""
@@ -102,27 +163,39 @@ class Answers:
         visitor: str,
         question: str,
         thread: str,
-        stream: Callable[[Cancel], Iterator[Event]],
+        stream: Callable[[Cancel], Iterator[object]],
         *,
         may_go_on: Callable[[], bool] = lambda: True,
         at_once: int = 0,
     ) -> Asked:
-        """Begin. `stream` is called in a thread of its own, with what stops it.
+        """Begin to answer a question."""
+        asked = Asked(question, thread)
+        self.begin(visitor, asked, stream, may_go_on=may_go_on, at_once=at_once)
+        return asked
+
+    def begin(
+        self,
+        visitor: str,
+        asked: Asked,
+        stream: Callable[[Cancel], Iterator[object]],
+        *,
+        may_go_on: Callable[[], bool] = lambda: True,
+        at_once: int = 0,
+    ) -> None:
+        """`stream` is called in a thread of its own, with what stops it.
 
         It stops, too, when whoever asked may not go on.
         """
-        asked = Asked(question, thread)
         with self._lock:
-            self.check(visitor, thread, at_once)
+            self.check(visitor, asked.thread, at_once)
             self._at_work[asked.id] = visitor
-            self._latest[visitor, thread] = asked
-            self._latest.move_to_end((visitor, thread))
+            self._latest[visitor, asked.thread] = asked
+            self._latest.move_to_end((visitor, asked.thread))
             self._forget_oldest()
         work = threading.Thread(
             target=self._work, args=(visitor, asked, stream, may_go_on), name="ragforge-answer", daemon=True
         )
         work.start()
-        return asked
 
     def latest(self, visitor: str, thread: str) -> Asked | None:
         """The last question of a thread, unless that was forgotten."""
@@ -137,15 +210,20 @@ class Answers:
 
     def result(self, visitor: str, conversation: str, turn: int) -> Result | None:
         """How the answer of a turn came about, as long as this process remembers it."""
-        return self._results.get((visitor, conversation, turn))
+        found = self._kept.get((visitor, conversation, turn))
+        return None if found is None else found.result
+
+    def said(self, visitor: str, interview: str, turn: int) -> InterviewTurn | None:
+        """How a turn of an interview came about, as long as this process remembers it."""
+        found = self._kept.get((visitor, interview, turn))
+        return found.done if isinstance(found, Said) else None
 
     def forget_document(self, document: str) -> None:
         """It was deleted: nothing that was read from it stays here either."""
         with self._lock:
-            for key in [key for key, result in self._results.items() if _reads(result, document)]:
-                del self._results[key]
-            read = [key for key, asked in self._latest.items() if asked.result and _reads(asked.result, document)]
-            for ended in read:
+            for key in [key for key, asked in self._kept.items() if asked.reads(document)]:
+                del self._kept[key]
+            for ended in [key for key, asked in self._latest.items() if asked.ended and asked.reads(document)]:
                 del self._latest[ended]
 
     def stop_all(self) -> None:
@@ -157,7 +235,7 @@ class Answers:
         self,
         visitor: str,
         asked: Asked,
-        stream: Callable[[Cancel], Iterator[Event]],
+        stream: Callable[[Cancel], Iterator[object]],
         may_go_on: Callable[[], bool],
     ) -> None:
         step = Step.FAILED
@@ -169,7 +247,7 @@ class Answers:
                     raise Cancelled
             step = Step.DONE
         except Cancelled:
-            step = Step.DONE if asked.result is not None else Step.STOPPED
+            step = Step.DONE if asked.came else Step.STOPPED
         except RagforgeError as problem:
             asked.problem = problem
         except Exception:
@@ -178,25 +256,18 @@ class Answers:
         finally:
             with self._lock:
                 del self._at_work[asked.id]
-                if asked.result is not None:
-                    self._keep(visitor, asked.result)
+                self._keep(visitor, asked)
             asked.step = step
 
-    def _keep(self, visitor: str, result: Result) -> None:
+    def _keep(self, visitor: str, asked: Asked) -> None:
         """Of what is kept in a conversation. What is not belongs to the page that asked, and goes with it."""
-        account = result.account
-        if account.conversation and account.turn:
-            self._results[visitor, account.conversation, account.turn] = result
-            while len(self._results) > _KEPT:
-                self._results.popitem(last=False)
+        conversation, turn = asked.place
+        if conversation and turn:
+            self._kept[visitor, conversation, turn] = asked
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
 
     def _forget_oldest(self) -> None:
         ended = [key for key, asked in self._latest.items() if asked.ended]
         for key in ended[: max(0, len(self._latest) - _KEPT)]:
             del self._latest[key]
-
-
-def _reads(result: Result, document: str) -> bool:
-    """Whether words of the document may be in it."""
-    nearest = [passage.document for passage in result.nearest] if isinstance(result, Abstention) else []
-    return document in (*nearest, *(source.document for source in result.account.sources))

@@ -29,6 +29,7 @@ _CSS = """
 .answer blockquote { margin: 0 0 .75rem; padding-left: .9rem; border-left: 3px solid var(--st-border-color); }
 .answer table { border-collapse: collapse; margin: 0 0 .75rem; display: block; overflow-x: auto; }
 .answer th, .answer td { border: 1px solid var(--st-border-color); padding: .3rem .6rem; text-align: left; }
+.answer p.open { opacity: .72; font-size: .9rem; } .answer :is(h1, h2, h3, h4):first-child { margin-top: 0; }
 .cite { font: inherit; font-size: .72em; font-weight: 600; line-height: 1.3; min-width: 1.6em; padding: 0 .4em;
   margin: 0 .12em; vertical-align: .25em; border-radius: 1em; cursor: pointer; color: var(--st-primary-color);
   background: color-mix(in srgb, var(--st-primary-color) 12%, transparent);

@@ -12,9 +12,11 @@ from ragforge.errors import RagforgeError, Unauthenticated
 from ragforge.interfaces.ui import (
     chat,
     chats,
+    discovery,
     documents,
     evaluation,
     files,
+    interviews,
     lessons,
     passage,
     projects,
@@ -28,6 +30,7 @@ from ragforge.interfaces.ui.session import Session, keep, kept
 
 _WINDOWS: Mapping[str, Callable[..., None]] = {
     **projects.WINDOWS,
+    **interviews.WINDOWS,
     "conversation": chats.about,
     "file": files.about,
     "passage": passage.passage,
@@ -53,6 +56,7 @@ def main() -> None:
             [
                 _page(chat.chat, found, "Chat", ":material/chat:", default=True),
                 _page(documents.documents, found, "Documents", ":material/article:"),
+                _page(discovery.discovery, found, "Discovery", ":material/explore:"),
                 _page(evaluation.evaluation, found, "Evaluation", ":material/monitoring:"),
                 _page(lessons.lessons, found, "Lessons", ":material/school:"),
                 _page(status.status, found, "Status", ":material/health_and_safety:"),

@@ -16,7 +16,7 @@ from ragforge.domain.retrieval import Passage
 from ragforge.errors import NotFound
 from ragforge.interfaces.ui.files import original
 from ragforge.interfaces.ui.look import chip, dim, html, quiet, told
-from ragforge.interfaces.ui.render import around, passage_html, seek
+from ragforge.interfaces.ui.render import around, passage_html, plain_html, seek
 from ragforge.interfaces.ui.session import Session, close_window, keep
 
 
@@ -74,6 +74,10 @@ def passage(session: Session, place: Place) -> None:
 
 
 def _shown(session: Session, place: Place) -> None:
+    if not place.document:
+        dim("What a person said or wrote, in their own words:")
+        html(f'<blockquote class="rf-passage" data-testid="passage">{plain_html(place.text)}</blockquote>')
+        return
     forge = session.forge(Action.READ)
     try:
         document = forge.document(place.document, project=session.slug)

@@ -32,8 +32,13 @@ _NUMBERED = re.compile(r"(?m)^[ \t>]*(\d{1,9})[.)][ \t]")
 _SAFE_LINK = re.compile(r"https?://", re.IGNORECASE)
 
 
-def answer_html(text: str, citations: Sequence[Citation] = (), sources: Iterable[int] = ()) -> str:
-    """An answer; each citation is a button. While it is being written there are no citations yet, only sources."""
+def answer_html(
+    text: str, citations: Sequence[Citation] = (), sources: Iterable[int] = (), *, links: bool = True
+) -> str:
+    """An answer; each citation is a button. While it is being written there are no citations yet, only sources.
+
+    Without `links` nothing in it leads elsewhere: the text may be anybody's.
+    """
     if citations:
         spans = [(each.start, each.end, each.marker) for each in citations]
     else:
@@ -45,7 +50,7 @@ def answer_html(text: str, citations: Sequence[Citation] = (), sources: Iterable
     place = re.compile(f"{_OPEN}{word}([0-9]+){_CLOSE}")
     in_code = False
     shown = []
-    for piece in _pieces(_rendered(_with_numbers(text, spans, word), True)):
+    for piece in _pieces(_rendered(_with_numbers(text, spans, word), links)):
         is_tag = piece.startswith("<")
         in_code = (in_code or piece.startswith("<code")) and piece != "</code>"
         if is_tag or in_code:  # there a marker is what it looks like

@@ -131,10 +131,12 @@ def show_view(name: str) -> None:
 
 _PRIVATE = ("private", "thread")
 """Answers of which nothing is kept, and what their questions are known by."""
+OF_INTERVIEW = ("probe", "unsaid", "assumption", "refused_change", "explained", "earlier_said")
+"""What was chosen or done in one interview."""
 _OF_PROJECT = (
     "chat", "draft", "prompted", "uploads", "refused", "artifact", "window", "editing", "edit_section", "run", "why",
     "shown_files", "switches", "pattern", "edit_pattern", "edit_capture", "tried", "brought", "shown_lessons",
-    "shown_waiting", "shown_evidence", *_PRIVATE,
+    "shown_waiting", "shown_evidence", "interview", *OF_INTERVIEW, *_PRIVATE,
 )  # fmt: skip
 """What was chosen or done in one project, and means nothing in another."""
 
@@ -180,7 +182,26 @@ def choose_conversation(id: str) -> None:
         drop(name)
 
 
-_IN_ADDRESS = ("project", "chat", "model", "theta", "alpha", "stages", "lock", "only", "private", "preview")
+def choose_interview(id: str) -> None:
+    """Look at another interview; what belongs to the one before is left."""
+    keep("interview", id)
+    for name in OF_INTERVIEW:
+        drop(name)
+
+
+_IN_ADDRESS = (
+    "project",
+    "chat",
+    "interview",
+    "model",
+    "theta",
+    "alpha",
+    "stages",
+    "lock",
+    "only",
+    "private",
+    "preview",
+)
 
 
 def restore() -> None:
@@ -189,7 +210,7 @@ def restore() -> None:
         return
     keep("restored", True)
     asked = st.query_params
-    for name in ("project", "chat"):
+    for name in ("project", "chat", "interview"):
         if name in asked:
             keep(name, asked[name])
     keep(
@@ -213,6 +234,7 @@ def remember() -> None:
     told = {
         "project": kept("project", ""),
         "chat": kept("chat", ""),
+        "interview": kept("interview", ""),
         "model": choices.model,
         "theta": "" if choices.strictness is None else f"{choices.strictness:g}",
         "alpha": "" if choices.alpha is None else f"{choices.alpha:g}",

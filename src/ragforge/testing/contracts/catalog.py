@@ -15,6 +15,7 @@ import pytest
 
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.cursor import Cursor
+from ragforge.domain.discovery import InterviewState
 from ragforge.domain.documents import Mark, Parsed, Reason, Split, TextKind, chunk_id, version_id
 from ragforge.domain.evaluation import Run
 from ragforge.domain.generation import Usage
@@ -50,6 +51,7 @@ from ragforge.ports import (
     Documents,
     Embeddings,
     Evaluations,
+    Interviews,
     Jobs,
     Lessons,
     Passages,
@@ -1123,6 +1125,7 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.projects.rename(s, p, "X", "x"),
             lambda u, s, p: u.projects.remove(s, p),
             lambda u, s, p: u.projects.org_context(s, p),
+            lambda u, s, p: u.projects.set_org_context(s, p, "x"),
             lambda u, s, p: u.projects.live(s, p),
             lambda u, s, p: u.projects.building(s, p),
             lambda u, s, p: u.projects.begin(s, p, Strategy(), "x", CARD),
@@ -1193,6 +1196,10 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.conversations.unembedded(s, p, "c", "f"),
             lambda u, s, p: u.conversations.put_vector(s, p, "t", "f", b"0000"),
             lambda u, s, p: u.conversations.forget_document(s, p, document),
+            lambda u, s, p: u.interviews.put(s, p, "c", InterviewState("problem")),
+            lambda u, s, p: u.interviews.get(s, p, "c"),
+            lambda u, s, p: u.interviews.versions(s, p, "c"),
+            lambda u, s, p: u.interviews.at(s, p, "c", 1),
             lambda u, s, p: u.texts.read(s, p, ProjectTextKind.HARD_RULES),
             lambda u, s, p: u.texts.write(s, p, ProjectTextKind.HARD_RULES, "x"),
             lambda u, s, p: u.texts.versions(s, p, ProjectTextKind.HARD_RULES),
@@ -1245,6 +1252,7 @@ class CatalogContract(ShelfContract):
             "jobs": Jobs,
             "evaluations": Evaluations,
             "conversations": Conversations,
+            "interviews": Interviews,
             "texts": ProjectTexts,
             "log": QueryLog,
             "artifacts": Artifacts,

@@ -1,5 +1,5 @@
-"""Conversations begin, grow, are rolled up, cut and removed in any order; after every step the catalog shows what a
-dictionary says it must."""
+"""Conversations and interviews begin, grow, are rolled up, cut and removed in any order; after every step the catalog
+shows what a dictionary says it must."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from dataclasses import dataclass, field, replace
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from ragforge.domain.conversation import FORGOTTEN_ANSWER, Rollup, Turn
+from ragforge.domain.conversation import FORGOTTEN_ANSWER, ConversationKind, Rollup, Turn
+from ragforge.domain.discovery import InterviewState, without_documents, without_turn
 from ragforge.errors import Outdated
 from ragforge.ports import Catalog, Unit
+from ragforge.testing.interview_states import rich
 from ragforge.testing.records import MODEL, VECTOR, rollup, turn
 from ragforge.testing.shelf import Shelf
+
+_KEPT = 20
+"""Versions of an interview."""
 
 
 @dataclass
@@ -24,6 +29,12 @@ class Talk:
     rollups: dict[str, Rollup] = field(default_factory=dict)
     vectors: set[str] = field(default_factory=set)
     cuts: int = 0
+    states: dict[int, InterviewState] = field(default_factory=dict)
+    """Of an interview, by version."""
+
+    def store(self, state: InterviewState) -> None:
+        self.states[state.version] = state
+        self.states.pop(state.version - _KEPT, None)
 
     def drop_rollup(self, id: str) -> None:
         if self.rollups.pop(id, None) is not None:
@@ -78,12 +89,32 @@ class ConversationMachine(RuleBasedStateMachine):
 
     # -- what happens
 
-    @rule(target=talks)
-    def begin(self) -> str:
+    @rule(target=talks, kind=st.sampled_from(ConversationKind))
+    def begin(self, kind: ConversationKind) -> str:
         with self.shelf.catalog.write() as unit:
-            id = unit.conversations.begin(self.shelf.scope, self.shelf.id, "talk").id
+            id = unit.conversations.begin(self.shelf.scope, self.shelf.id, "talk", kind=kind).id
         self.model[id] = Talk()
+        if kind is ConversationKind.DISCOVERY:
+            self.learn(id, InterviewState("problem"))
         return id
+
+    def learn(self, talk: str, state: InterviewState) -> None:
+        with self.shelf.catalog.write() as unit:
+            self.model[talk].store(unit.interviews.put(self.shelf.scope, self.shelf.id, talk, state))
+
+    @rule(talk=talks, held=st.lists(documents, min_size=2, max_size=2), late=st.sampled_from([0, 0, 1]))
+    def know(self, talk: str, held: list[str], late: int) -> None:
+        model = self.model[talk]
+        if not model.states:
+            return
+        newest = max(model.states)
+        made = replace(rich(*held), version=newest - late)
+        try:
+            self.learn(talk, made)
+        except Outdated:
+            assert late
+        else:
+            assert model.states[newest + 1] == replace(made, version=newest + 1) and not late
 
     @rule(target=documents)
     def add_document(self) -> str:
@@ -157,6 +188,10 @@ class ConversationMachine(RuleBasedStateMachine):
             model.vectors.discard(said.id)
             model.bequeath(said)
             model.cut(number)
+            if model.states:
+                model.states = {version: without_turn(state, number) for version, state in model.states.items()}
+                newest = max(model.states)
+                model.store(replace(model.states[newest], version=newest + 1))
 
     @rule(talk=talks)
     def embed_what_is_missing(self, talk: str) -> None:
@@ -181,6 +216,7 @@ class ConversationMachine(RuleBasedStateMachine):
     def remove_document(self, document: str) -> object:
         self.shelf.remove(document)
         for model in self.model.values():
+            model.states = {version: without_documents(state, {document}) for version, state in model.states.items()}
             holding = [number for number, said in model.turns.items() if document in said.documents]
             if holding:
                 told_on = [
@@ -209,3 +245,7 @@ class ConversationMachine(RuleBasedStateMachine):
         assert unit.conversations.turns(*where) == [model.turns[number] for number in sorted(model.turns)]
         assert unit.conversations.rollups(*where) == sorted(model.rollups.values(), key=lambda made: made.first)
         assert set(unit.conversations.vectors(*where, MODEL)) == model.vectors
+        if model.states:
+            known = unit.interviews.versions(*where)
+            assert {each.version: unit.interviews.at(*where, each.version) for each in known} == model.states
+            assert unit.interviews.get(*where) == model.states[max(model.states)]

@@ -19,7 +19,7 @@ from ragforge.domain.pending import waited
 from ragforge.errors import ProviderError, TooLarge, UserError
 from ragforge.interfaces.hints import HTTP, told
 from ragforge.testing import model_server as behaviours
-from ragforge.testing.contracts.models import Verdict
+from ragforge.testing.contracts.models import TOOLS, Verdict
 from ragforge.testing.model_server import FALSE_MARKS, ModelServer
 
 QUESTION = (Message(Role.USER, "What is the refund window?"),)
@@ -104,7 +104,7 @@ def test_closing_a_stream_hangs_up(server: ModelServer, model: ServedModel) -> N
     assert eventually(lambda: server.disconnects == 1)
 
 
-@pytest.mark.parametrize("kind", ["stream", "fill"])
+@pytest.mark.parametrize("kind", ["stream", "fill", "act"])
 def test_a_cancel_hangs_up(server: ModelServer, model: ServedModel, kind: str) -> None:
     server.always = behaviours.STALL
     cancel = Cancel(30)
@@ -120,8 +120,10 @@ def test_a_cancel_hangs_up(server: ModelServer, model: ServedModel, kind: str) -
     with pytest.raises(Cancelled):
         if kind == "stream":
             list(waited(model.stream(QUESTION, Sampling(), "request-1", cancel)))
-        else:
+        elif kind == "fill":
             model.fill(QUESTION, Verdict, Sampling(), "request-1", cancel)
+        else:
+            model.act(QUESTION, TOOLS, Sampling(), "request-1", cancel)
     thread.join()
     assert time.monotonic() - cancelled[0] < 1
     assert eventually(lambda: server.disconnects == 1)

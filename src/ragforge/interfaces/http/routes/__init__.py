@@ -8,6 +8,7 @@ from ragforge.interfaces.http import reference
 from ragforge.interfaces.http.routes import (
     artifacts,
     chat,
+    discovery,
     evaluations,
     files,
     health,
@@ -40,6 +41,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     writers.router,
     log.router,
     evaluations.router,
+    discovery.router,
     lessons.router,
     openai.router,
     mcp.router,

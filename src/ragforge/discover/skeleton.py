@@ -1,0 +1,111 @@
+"""The document that grows: points by section, each of them said by the person or by passages."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from ragforge.discover.fitting import Count, fitted, shortened
+from ragforge.discover.knowledge import Mode
+from ragforge.domain.discovery import Cited, InterviewState, Met, Point
+from ragforge.errors import NotFound, UserError
+
+MOST = 400
+"""Points of one interview."""
+LONGEST = 500
+"""Characters of a point."""
+_SAME = 0.85
+
+
+def pointed(
+    state: InterviewState,
+    mode: Mode,
+    section: str,
+    text: str,
+    turn: int,
+    *,
+    subject: Callable[[str], Collection[str]],
+    criterion: str = "",
+    cited: Sequence[Cited] = (),
+    assumption: str = "",
+    documents: Sequence[str] = (),
+) -> tuple[InterviewState, Point | None]:
+    """The state with one more point; none where the section says it already."""
+    flat = " ".join(text.split())
+    if mode.section(section) is None:
+        raise UserError(f"no section {section!r}", hint=f"there are {', '.join(each.key for each in mode.sections)}")
+    if not flat:
+        raise UserError("the point says nothing", hint="state it in one sentence")
+    if len(flat) > LONGEST:
+        raise UserError(f"the point has {len(flat)} characters", hint=f"state it in at most {LONGEST}")
+    if len(state.points) >= MOST:
+        raise UserError(f"there are {MOST} points already", hint="make the document, and begin another interview")
+    words = set(subject(flat))
+    for each in state.points:
+        other = set(subject(each.text))
+        if each.section == section and words and len(words & other) >= _SAME * len(words | other):
+            return state, None
+    number = state.numbers[1] + 1
+    held = dict.fromkeys((*documents, *(each.document for each in cited)))
+    point = Point(f"P{number}", section, flat, turn, criterion, tuple(cited), assumption, tuple(held))
+    return replace(state, points=(*state.points, point), numbers=(state.numbers[0], number)), point
+
+
+def removed(state: InterviewState, id: str) -> InterviewState:
+    """The state without a point; a criterion that nothing else speaks to is to be met again."""
+    gone = next((each for each in state.points if each.id == id.strip().upper()), None)
+    if gone is None:
+        raise NotFound(f"no point {id!r}", hint="ragforge discover points shows them with their numbers")
+    kept = tuple(each for each in state.points if each is not gone)
+    lost = gone.criterion if gone.criterion not in {each.criterion for each in kept} else ""
+    return replace(state, points=kept, met=tuple(each for each in state.met if each.criterion != lost))
+
+
+def is_met(state: InterviewState, criterion: str) -> bool:
+    return any(each.criterion == criterion for each in state.met)
+
+
+def met(state: InterviewState, criterion: str, turn: int) -> InterviewState:
+    """The state with a criterion met; what was not known before may become known."""
+    others = tuple(each for each in state.met if each.criterion != criterion or each.turn > 0)
+    if any(each.criterion == criterion for each in others):
+        return state
+    return replace(state, met=(*others, Met(criterion, turn)))
+
+
+# -- as it is read
+
+
+def text(state: InterviewState, mode: Mode, room: int, count: Count) -> tuple[str, str]:
+    """The whole skeleton within a number of tokens, every section named; and what was shortened, in words."""
+    newest_first = sorted(state.points, key=lambda each: -each.turn)
+    heads = sum(count(f"{each.key} ({each.heading}): 999 more") + 1 for each in mode.sections)
+    shown = fitted([(each.id, _line(each), _short(each)) for each in newest_first], room - heads, count)
+    lines: list[str] = []
+    untold = Counter[str]()
+    for section in mode.sections:
+        points = [each for each in state.points if each.section == section.key]
+        told = [shown.texts[each.id] for each in points if each.id in shown.texts]
+        if more := len(points) - len(told):
+            untold[section.key] = more
+        state_of = "" if points else " empty"
+        lines += [f"{section.key} ({section.heading}):{f' {more} more' if more else state_of}", *told]
+    note = ""
+    if shown.short or untold:
+        full = len(state.points) - shown.short - untold.total()
+        note = (
+            f"document: {full} of {len(state.points)} points in full, {shown.short} in a few words, "
+            f"{untold.total()} counted only"
+        )
+    return "\n".join(lines), note
+
+
+def _line(each: Point) -> str:
+    why = f"; assumption {each.assumption}" if each.assumption else ""
+    source = ", ".join(dict.fromkeys(one.name for one in each.cited)) or f"turn {each.turn}"
+    return f"- {each.id} {each.text} ({source}{why})"
+
+
+def _short(each: Point) -> str:
+    return f"- {each.id} {shortened(each.text, 6)}"
