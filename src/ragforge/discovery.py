@@ -13,6 +13,7 @@ from ragforge.domain.access import Scope
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.conversation import LONGEST_TITLE, Conversation, ConversationKind, Turn
 from ragforge.domain.discovery import (
+    BY_HAND,
     Assumption,
     Evidence,
     Interview,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from ragforge.discover.knowledge import Mode
     from ragforge.flows.ask import Models
     from ragforge.flows.interview import Interviewer
+    from ragforge.flows.make import Export
 
 LAST = "last"
 
@@ -51,7 +53,7 @@ class Means:
     models: Callable[[str], tuple[str, Models]]
     """By the name or profile that somebody chose: the profile, and the models."""
     spending: Callable[[LanguageModel | None], AbstractContextManager[None]]
-    export: Callable[[Artifact, Path], None]
+    export: Export[Artifact]
     tuning: Tuning
     sampling: Sampling
     timeout_seconds: float
@@ -239,7 +241,7 @@ class Discovery:
 
         def change(state: InterviewState) -> InterviewState:
             return register.registered(
-                state, statement, confidence=sure, impact=weighs, probe=state.probe, turn=state.turn,
+                state, statement, confidence=sure, impact=weighs, probe=state.probe, turn=BY_HAND,
                 subject=subject, depends_on=depends_on,
             )[0]  # fmt: skip
 
@@ -265,7 +267,7 @@ class Discovery:
             return register.revised(
                 state, assumption, statement=statement, confidence=_maybe(confidence), impact=_maybe(impact),
                 status=None if status is None else _standing(status), depends_on=depends_on,
-                evidence=Evidence(evidence.strip(), state.turn) if evidence.strip() else None,
+                evidence=Evidence(evidence.strip(), BY_HAND) if evidence.strip() else None,
             )[0]  # fmt: skip
 
         return self._edit(id, project, change)
@@ -285,7 +287,7 @@ class Discovery:
 
         def change(state: InterviewState) -> InterviewState:
             mode = next((each for each in modes.values() if each.section(section)), modes[state.mode])
-            after, point = skeleton.pointed(state, mode, section, text, state.turn, subject=subject)
+            after, point = skeleton.pointed(state, mode, section, text, BY_HAND, subject=subject)
             if point is None:
                 raise UserError("the section says that already", hint="nothing was added")
             return after
@@ -322,6 +324,8 @@ class Discovery:
 
         With `keep` it is stored among the documents that were made from the project.
         """
+        if out is not None:
+            self._means.export.require(Path(out))
         talk = self._talk(id, project)
         made = self._means.interviewer.document(self._scope, project, talk.id, mode, title)
         if keep:

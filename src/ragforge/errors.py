@@ -134,7 +134,7 @@ class Busy(StoreError):
 
 
 class Outdated(StoreError):
-    """The project's generation or vectors changed since the work was prepared; prepare it anew."""
+    """What the work was prepared from changed since: a generation, vectors, a talk, an interview; prepare it anew."""
 
 
 class DiskFull(StoreError):

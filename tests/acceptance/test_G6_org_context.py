@@ -159,8 +159,8 @@ def test_G6_the_state_file_follows(forge: Ragforge, tmp_path: Path) -> None:
     assert [finding.subject for finding in faults(forge)] == ["p: project_state.json"]
     list(forge.check(repair=True))
     assert state(forge)["org_context"] == text and faults(forge) == []
-    with pytest.raises(UserError, match="1,501 characters"):
-        forge.discovery.set_org_context("x" * 1_501, project="p")
+    with pytest.raises(UserError, match="6,001 characters"):
+        forge.discovery.set_org_context("x" * 6_001, project="p")
     assert state(forge)["org_context"] == text
 
 

@@ -262,7 +262,7 @@ def test_G7_a_circle_is_refused_and_what_rests_on_the_refuted_is_shaken(shell: S
     assert "A1 says the same" in same
     refuted = shell.json("discover", "revise", "A1", "--status", "refuted", "--evidence", "5 of 40 only")
     assert refuted["assumption"]["status"] == "refuted" and refuted["shaken"] == ["A2", "A3"]
-    assert refuted["assumption"]["evidence"] == [{"text": "5 of 40 only", "turn": 1, "cited": []}]
+    assert refuted["assumption"]["evidence"] == [{"text": "5 of 40 only", "turn": 0, "cited": []}]
     told = shell.json("discover", "register")
     assert told["counts"] == {"all": 3, "open": 0, "confirmed": 0, "refuted": 1, "shaken": 2}
     table = shell.run("discover", "register").stdout.splitlines()
@@ -287,7 +287,7 @@ def test_G7_points_are_written_listed_and_removed(shell: Shell) -> None:
         in shell.run("discover", "point", "success", "Under ten tickets a week", code=2).stderr
     )
     listed = shell.run("discover", "points").stdout
-    assert f"Success  success\n  {point['id']}  Under ten tickets a week. (turn 1)\n" in listed
+    assert f"Success  success\n  {point['id']}  Under ten tickets a week. (by hand)\n" in listed
     assert point["id"] in [each["id"] for each in shell.json("discover", "points")["points"]]
     assert "Removed " + point["id"] in shell.run("discover", "forget", point["id"]).stderr
     assert "Under ten tickets" not in shell.run("discover", "document").stdout

@@ -229,7 +229,7 @@ def test_G_who_may_not_write_changes_nothing_of_the_organisation(house: House) -
     said(editor, house.begun(editor), SAYINGS[0])
     assert reader.get(house.org).json()["text"].startswith("We make furniture in Hamburg")
     assert editor.put(house.org, json={"text": f" {ORG}\n"}).json() == {"text": ORG} == reader.get(house.org).json()
-    assert "1,500" in error_of(editor.put(house.org, json={"text": "x" * 1_501}), 422)["hint"]
+    assert "6,000" in error_of(editor.put(house.org, json={"text": "x" * 6_001}), 422)["hint"]
     assert ORG in reader.get(house.begun(reader)).json()["opening"]
 
 

@@ -54,6 +54,7 @@ NOTHING_TO_RUN = {"change-the-prompt", "container", "serve", "streams", "systemd
 _BLOCK = re.compile(
     r"(?:^<!-- not run: (?P<why>.+?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL
 )
+_INTO = " | ragforge "
 _CODE = re.compile(r"`([^`]+)`")
 _MENTION = re.compile(r"ragforge ([a-z].*)")
 _ELSEWHERE = re.compile(r"(?:^\$ (?:\w+=\S+ )*|\bas_|\bragforge |/bin/)ragforge ([a-z-].*)$", re.MULTILINE)
@@ -139,8 +140,11 @@ class Reader:
             self.code = 0
             return
         self.expect(0, where)
-        words = shlex.split(step.command)
-        if words[0] == "curl":
+        fed, _, piped = step.command.partition(_INTO)
+        words = shlex.split(step.command if not piped else f"ragforge {piped}")
+        if piped:
+            self.code, output = run(words[1:], self.called(fed, where))
+        elif words[0] == "curl":
             output = self.called(step.command, where).replace(self.address, ADDRESS)
         elif words[0] != "ragforge":
             self.called(step.command, where)
@@ -169,15 +173,16 @@ class Reader:
         assert self.code == code, f"{where}: exit code {self.code}\n{self.output}"
 
 
-def run(arguments: list[str]) -> tuple[int, str]:
-    """Run the command line in this process; its exit code and all it printed."""
+def run(arguments: list[str], fed: str = "") -> tuple[int, str]:
+    """Run the command line in this process, with this on its standard input; its exit code and all it printed."""
     printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-    before = sys.stdout, sys.stderr
+    before = sys.stdin, sys.stdout, sys.stderr
+    sys.stdin = io.TextIOWrapper(io.BytesIO(fed.encode()), encoding="utf-8")
     sys.stdout = sys.stderr = printed
     try:
         code = main(arguments)
     finally:
-        sys.stdout, sys.stderr = before
+        sys.stdin, sys.stdout, sys.stderr = before
     return code, printed.buffer.getvalue().decode()
 
 
@@ -279,8 +284,8 @@ def mentioned(page: Path) -> Iterator[list[str]]:
     for block in blocks(page):
         if block.language in ("console", "sh"):
             for step in steps(block):
-                if re.match(r"(\w+=\S+ )*ragforge ", step.command):
-                    yield shlex.split(step.command.partition("ragforge ")[2])
+                if found := re.search(r"(?:^|\| )(?:\w+=\S+ )*ragforge (.*)", step.command):
+                    yield shlex.split(found[1])
         elif block.language == "text":
             yield from map(shlex.split, _ELSEWHERE.findall(block.body))
         elif block.language == "json":

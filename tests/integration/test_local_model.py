@@ -23,6 +23,7 @@ from ragforge.domain.generation import Message, Role, Sampling, Tool, Usage
 from ragforge.domain.pending import waited
 from ragforge.testing.contracts.models import TEXTS
 from tests.forge import open_forge
+from tests.proof import PROVING, record
 from tests.served import add_files
 
 xllamacpp = pytest.importorskip("xllamacpp", reason="the wheel xllamacpp (dev extra) is not installed")
@@ -100,11 +101,11 @@ def weights() -> Path:
 
 
 @contextmanager
-def served(weights: Path, window: int, template: str = "") -> Iterator[str]:
+def served(weights: Path, window: int, template: str = "", threads: int = 1) -> Iterator[str]:
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(weights)
     parameters.n_ctx, parameters.n_parallel = window, 1
-    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = 1
+    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
     parameters.port, parameters.warmup = 0, False
     if template:
         parameters.chat_template = template
@@ -233,3 +234,34 @@ def test_a_question_is_answered_with_what_it_wrote(url: str, swift_path: Path) -
     sent = "".join(message.text for message in account.prompt.messages)
     true = len(post(f"{url}/tokenize", {"content": sent})["tokens"])
     assert true <= account.usage.input_tokens <= 1024 - 48, "nothing of the prompt was dropped"
+
+
+@pytest.mark.skipif(not PROVING, reason="it takes minutes: make prove")
+def test_a_turn_of_an_interview_by_tools(weights: Path, tmp_path: Path) -> None:
+    """So small a model says little of worth; but the turn is whole: its calls are checked, those that do not hold are
+    refused and tried again, and in the end something is asked."""
+    with served(weights, 8192, TEMPLATE, threads=2) as url:
+        settings = {
+            "model__name": "openai-compatible:smollm2",
+            "model__base_url": f"{url}/v1",
+            "model__window": 8192,
+            "model__max_tokens": 200,
+            "model__timeout_seconds": 280,
+            "model__idle_seconds": 240,
+        }
+        with open_forge(tmp_path / "ws", **settings) as forge:
+            add_files(forge, tmp_path / "files", {"rules.md": "# Returns\n\nChairs may be returned within 60 days.\n"})
+            interview = forge.discovery.begin("Returns", project="p")
+            said = "We sell chairs in Flensburg. I think the old memo confuses our agents."
+            done = forge.discovery.say(said, interview.id, project="p")
+            account = done.account
+            refused = [each for each in account.changes if each.refused]
+            accepted = [each for each in account.changes if not each.refused]
+            assert account.usage.calls >= 3, "it decided, and it worked by tools"
+            assert account.phase_a_tokens < 2_000
+            assert account.phase_b_tokens + 200 <= 8192
+            assert account.model and refused and accepted
+            assert done.turn.answer.count("?") >= 1
+            assert done.state.points or done.state.assumptions, "what was said is taken down"
+            assert forge.discovery.turns(interview.id, project="p") == [done.turn]
+            record("discovery_real_model", refused=len(refused), accepted=len(accepted), calls=account.usage.calls)

@@ -17,7 +17,7 @@ from typing import Any
 from ragforge.discover import register, route, skeleton
 from ragforge.discover.fitting import Count, shortened, squeezed
 from ragforge.discover.knowledge import Mode
-from ragforge.discover.recall import fitting
+from ragforge.discover.recall import RECENT, fitting
 from ragforge.domain.conversation import Turn
 from ragforge.domain.discovery import Decision, InterviewState
 from ragforge.domain.generation import AROUND, Message, Role
@@ -29,7 +29,8 @@ LEAST_TOKENS = 4_500
 """With less, the floor does not fit: rules ask instead."""
 ROUNDS = 900
 """Kept free for calls of tools and what comes back."""
-RECENT_TURNS = 3
+RECENT_TURNS = RECENT
+"""Told whole; only older ones are brought back."""
 _BLOCK, _REGISTER, _SKELETON, _ROUTING, _RECENT, _MESSAGE = 800, 2_000, 1_200, 600, 1_200, 1_000
 _FLOOR = _BLOCK + _REGISTER + _SKELETON + _ROUTING + _RECENT + _MESSAGE
 _TURNS, _PASSAGES = 2_000, 4_000

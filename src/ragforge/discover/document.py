@@ -11,6 +11,7 @@ from datetime import datetime
 from ragforge.discover.knowledge import Knowledge, Mode
 from ragforge.domain.conversation import Turn
 from ragforge.domain.discovery import (
+    BY_HAND,
     DOCUMENT_KINDS,
     UNKNOWN,
     AskedQuestion,
@@ -58,10 +59,10 @@ class _Sources:
 
     def turn(self, turn: int, text: str) -> int:
         """What was said; where the turn itself is gone, the point that was taken down."""
-        number = self._number(("", str(turn)))
+        number = self._number(("", str(turn) if turn != BY_HAND else text))
         if number > len(self.found):
             said = self._said.get(turn, text)
-            name = f"Interview, turn {turn}" if turn > 0 else "Written by hand"
+            name = f"Interview, turn {turn}" if turn != BY_HAND else "Written by hand"
             self.found.append(Source(number, "", (), "", name, Locator(), "", 1.0, said, 0))
         return number
 
@@ -197,8 +198,3 @@ def _open_questions(state: InterviewState, mode: Mode, escape: Escape) -> Artifa
     entries: list[AskedQuestion | Assumption] = [*state.asked, *shaken]
     read = dict.fromkeys(document for each in entries for document in each.documents)
     return ArtifactSection(OPEN_QUESTIONS, 1, text, read=tuple(read), doubtful=bool(read))
-
-
-def complete(artifact: Artifact) -> bool:
-    """Whether something was said to every section."""
-    return not any(section.open for section in artifact.sections)

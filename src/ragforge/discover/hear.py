@@ -86,8 +86,16 @@ def _bare(sentence: str) -> str:
     return re.split(r"(?<=[:;–—])\s+", text)[-1]
 
 
-def agrees(message: str) -> bool:
-    return not re.match(r"\s*(?:no|nope|nah|not|never|later|don['’]?t|rather not|wait|hold)\b", message, re.IGNORECASE)
+_YES = re.compile(r"\s*(?:yes|yeah|yep|sure|ok(?:ay)?|please|of course|gladly|let['’]?s|go)\b", re.IGNORECASE)
+_NO = re.compile(r"\s*(?:no|nope|nah|not|never|later|don['’]?t|rather not|wait|hold)\b", re.IGNORECASE)
+_LONGEST_YES = 10
+
+
+def agrees(message: str, ears: Ears) -> bool:
+    """Whether it takes an offer up: a yes with few words beside it, or what would be filler otherwise."""
+    if _NO.match(message) or len(message.split()) > _LONGEST_YES:
+        return False
+    return ears.casual(message) or bool(_YES.match(message) or _MOVE_ON.fullmatch(message.strip()))
 
 
 # -- statements

@@ -112,7 +112,8 @@ def revised(
 def removed(state: InterviewState, id: str) -> InterviewState:
     """The state without an assumption; what depended on it no longer does."""
     gone = find(state, id).id
-    return replace(
+    below = dependants(state, gone)
+    state = replace(
         state,
         assumptions=tuple(
             replace(each, depends_on=tuple(one for one in each.depends_on if one != gone))
@@ -121,6 +122,7 @@ def removed(state: InterviewState, id: str) -> InterviewState:
         ),
         points=tuple(replace(each, assumption="") if each.assumption == gone else each for each in state.points),
     )
+    return _recovered(state, below)[0]
 
 
 def _settled(state: InterviewState, old: Assumption, new: Assumption) -> tuple[InterviewState, tuple[str, ...]]:
@@ -135,11 +137,16 @@ def _settled(state: InterviewState, old: Assumption, new: Assumption) -> tuple[I
     else:
         if new.status is Standing.OPEN and _rests_on_fallen(by_id, new.id):
             by_id[new.id] = replace(new, status=Standing.SHAKEN)
-        for id in dependants(state, new.id):
-            if by_id[id].status is Standing.SHAKEN and not _rests_on_fallen(by_id, id):
-                by_id[id] = replace(by_id[id], status=Standing.OPEN)
-                touched.append(id)
+        return _recovered(replace(state, assumptions=tuple(by_id.values())), dependants(state, new.id))
     return replace(state, assumptions=tuple(by_id.values())), tuple(touched)
+
+
+def _recovered(state: InterviewState, shaken: Collection[str]) -> tuple[InterviewState, tuple[str, ...]]:
+    """Those of them that rest on nothing refuted any more stand again."""
+    by_id = {each.id: each for each in state.assumptions}
+    free = [id for id in shaken if by_id[id].status is Standing.SHAKEN and not _rests_on_fallen(by_id, id)]
+    by_id |= {id: replace(by_id[id], status=Standing.OPEN) for id in free}
+    return replace(state, assumptions=tuple(by_id.values())), tuple(free)
 
 
 def _rests_on_fallen(by_id: dict[str, Assumption], id: str) -> bool:

@@ -76,7 +76,7 @@ def progress(state: InterviewState, mode: Mode) -> list[Progression]:
 
 def by_rules(message: str, state: InterviewState, last_answer: str, knowledge: Knowledge, ears: Ears) -> Decision:
     """`state` is as it would be with what the message states."""
-    if state.offer in knowledge and agrees(message) and (ears.casual(message) or len(message.split()) <= _SHORT):
+    if state.offer in knowledge and agrees(message, ears):
         mode = knowledge[state.offer]
         return Decision(mode.name, next_probe(state, mode, message, ears), reason=f"agreed to go on: {mode.title}")
     mode = knowledge[state.mode]

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ragforge.discover.fitting import Count, fitted, shortened
 from ragforge.discover.knowledge import Mode
-from ragforge.domain.discovery import Cited, InterviewState, Met, Point
+from ragforge.domain.discovery import Cited, InterviewState, Met, Point, when
 from ragforge.errors import NotFound, UserError
 
 MOST = 400
@@ -56,7 +56,7 @@ def removed(state: InterviewState, id: str) -> InterviewState:
     """The state without a point; a criterion that nothing else speaks to is to be met again."""
     gone = next((each for each in state.points if each.id == id.strip().upper()), None)
     if gone is None:
-        raise NotFound(f"no point {id!r}", hint="ragforge discover points shows them with their numbers")
+        raise NotFound(f"no point {id!r}", hint="they are numbered P1, P2, …: see which there are")
     kept = tuple(each for each in state.points if each is not gone)
     lost = gone.criterion if gone.criterion not in {each.criterion for each in kept} else ""
     return replace(state, points=kept, met=tuple(each for each in state.met if each.criterion != lost))
@@ -103,7 +103,7 @@ def text(state: InterviewState, mode: Mode, room: int, count: Count) -> tuple[st
 
 def _line(each: Point) -> str:
     why = f"; assumption {each.assumption}" if each.assumption else ""
-    source = ", ".join(dict.fromkeys(one.name for one in each.cited)) or f"turn {each.turn}"
+    source = ", ".join(dict.fromkeys(one.name for one in each.cited)) or when(each.turn)
     return f"- {each.id} {each.text} ({source}{why})"
 
 

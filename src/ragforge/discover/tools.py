@@ -8,7 +8,7 @@ refused is answered with the reason, so that the model can mend it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 from typing import Literal
 
 from ragforge.discover import register, skeleton
@@ -93,7 +93,8 @@ class AskQuestions:
     criteria_met: tuple[str, ...] = ()
 
 
-TOOLS = (
+ASK = "ask_questions"
+_TOOLS = (
     Tool(
         "register_assumption",
         "Register a claim that nobody has proved. confidence: how well it is supported; impact: what breaks if it is "
@@ -123,6 +124,21 @@ TOOLS = (
         AskQuestions,
     ),
 )
+
+
+def tools_for(mode: Mode, state: InterviewState) -> tuple[Tool, ...]:
+    """The tools of a turn. What can be named is part of their form: a section, an assumption that is there.
+
+    While there are no assumptions, there is nothing to update.
+    """
+    sections = Literal[tuple(each.key for each in mode.sections)]  # type: ignore[valid-type]
+    shapes: dict[str, type] = {
+        "fill_section": make_dataclass(
+            "FillSection", [("section", sections), ("points", tuple[NewPoint, ...])], bases=(FillSection,), frozen=True
+        ),
+    }
+    there = [each for each in _TOOLS if each.name != "update_assumption" or state.assumptions]
+    return tuple(replace(each, shape=shapes.get(each.name, each.shape)) for each in there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +186,9 @@ class Workbench:
             UpdateOrgContext: self._describe,
             AskQuestions: self._ask,
         }
+        use = next(use for shape, use in uses.items() if isinstance(called.given, shape))
         try:
-            return uses[type(called.given)](called.given)
+            return use(called.given)
         except RagforgeError as problem:
             return self._refused(name, f"{problem.message}; {problem.hint}" if problem.hint else problem.message)
 

@@ -17,6 +17,10 @@ from ragforge.domain.retrieval import Degraded
 UNKNOWN = -1
 """In place of the turn that met a criterion or answered a question: nobody can tell."""
 
+BY_HAND = 0
+"""In place of the turn that something came up in: a person wrote it down."""
+LONGEST_ORG_CONTEXT = 6_000
+"""Characters that a person may write of their organisation."""
 DOCUMENT_KINDS = {"problem": "problem-brief", "solution": "product-requirements"}
 """What an interview ends in, by its mode."""
 
@@ -37,6 +41,11 @@ class Standing(StrEnum):
     REFUTED = "refuted"
     SHAKEN = "shaken"
     """Something that it depends on was refuted: it is to be looked at again."""
+
+
+def when(turn: int) -> str:
+    """Where something came up, in words."""
+    return "by hand" if turn == BY_HAND else f"turn {turn}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ from ragforge.domain.access import OWNER, Scope
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.conversation import Conversation, ConversationKind, Turn
 from ragforge.domain.discovery import (
+    LONGEST_ORG_CONTEXT,
     AskedQuestion,
     Change,
     Changed,
@@ -75,8 +76,8 @@ if TYPE_CHECKING:
 LONGEST_MESSAGE = 100_000
 """Characters that a person may say at once; more is a document."""
 _PARENTS = 4
-_ROUNDS = 5
-"""Times that a model may try before rules ask instead."""
+_ROUNDS = 4
+"""Steps that a model may take; in the last it can do nothing but ask. If it does not, rules do."""
 _MOST_CALLS = 16
 """Of one step: a weak model may go on calling until its tokens end."""
 _DECIDING, _SUMMING_UP = Sampling(0.0, 300), Sampling(0.0, 120)
@@ -158,9 +159,10 @@ class Interviewer:
                 known = c.projects.org_context(scope, project.id)
                 if primes := bool(found and not known):
                     c.projects.set_org_context(scope, project.id, found)
-                opening = _opening(modes[mode], known or found)
+                opening, asked = _opening(modes[mode], known or found)
                 talk = c.conversations.begin(scope, project.id, title, kind=ConversationKind.DISCOVERY)
-                state = c.interviews.put(scope, project.id, talk.id, InterviewState(mode, opening=opening))
+                state = c.interviews.put(scope, project.id, talk.id, InterviewState(mode, opening=opening, asked=asked))
+                talk = c.conversations.get(scope, project.id, talk.id)
             failpoint("interview.begun")
             if primes:
                 self._write_state(self._owner, project.slug)
@@ -188,7 +190,7 @@ class Interviewer:
             before = c.interviews.at(scope, project, interview, kept[0].version)
             c.conversations.remove_turn(scope, project, last.id)
             now = c.interviews.get(scope, project, interview)
-            return c.interviews.put(scope, project, interview, replace(before, version=now.version, turn=now.turn))
+            return c.interviews.put(scope, project, interview, _taken_back(before, now))
 
     def document(self, scope: Scope, name: str, interview: str, mode: str = "", title: str = "") -> Artifact:
         """The document as it stands now; nothing is stored."""
@@ -216,8 +218,8 @@ class Interviewer:
 
     def set_org_context(self, scope: Scope, name: str, text: str) -> None:
         project = self._project(scope, name)
-        if len(text) > tools.LONGEST_ORG_CONTEXT:
-            raise UserError(f"it has {len(text):,} characters", hint=f"say it in {tools.LONGEST_ORG_CONTEXT:,}")
+        if len(text) > LONGEST_ORG_CONTEXT:
+            raise UserError(f"it has {len(text):,} characters", hint=f"say it in {LONGEST_ORG_CONTEXT:,}")
         with self._at_work():
             with self._catalog.write() as c:
                 c.projects.set_org_context(scope, project.id, text.strip())
@@ -308,6 +310,8 @@ class _Turn:
         self._notices: list[str] = []
         self._compressed: list[str] = []
         self._degraded: list[Degraded] = []
+        self._sources: list[Source] = []
+        """What a reply by rules cites."""
         self._quoted: set[str] = set()
         self._searches = 0
         self._phase_a = 0
@@ -358,10 +362,10 @@ class _Turn:
     def decide(self) -> Decision:
         """By rules what filler is; by a model, if there is one, what else happens."""
         filler = hear.is_filler(self._message, self._last, _EARS)
-        asked_for = self._state.offer and self._agreed
+        agreed = bool(self._state.offer) and hear.agrees(self._message, _EARS)
         self._heard = (
             hear.Heard(self._state, ())
-            if filler or asked_for
+            if filler or agreed
             else hear.hear(self._message, self._state, self._knowledge[self._state.mode], self._number, _EARS)
         )
         rules = route.by_rules(self._message, self._heard.state, self._last, self._knowledge, _EARS)
@@ -369,10 +373,6 @@ class _Turn:
         self._decision = self._steered(decision)
         self._took("decide")
         return self._decision
-
-    @property
-    def _agreed(self) -> bool:
-        return hear.agrees(self._message) and is_casual(self._message)
 
     def _routed(self, rules: Decision) -> Decision:
         if self._cheap is None:
@@ -415,7 +415,8 @@ class _Turn:
     def gather(self) -> None:
         """The floor, what is looked up by key, and what is retrieved within the room that is left."""
         model = self._model
-        self._tools = 0 if model is None else model.tool_tokens(tools.TOOLS)
+        self._at_hand = tools.tools_for(self._mode, self._state)
+        self._tools = 0 if model is None else model.tool_tokens(self._at_hand)
         window = None if model is None else model.card.window
         room = context.room_of(window, self._saying.sampling.max_tokens)
         if model is not None and room < context.LEAST_TOKENS:
@@ -424,6 +425,7 @@ class _Turn:
                 f"that reads {context.LEAST_TOKENS + self._saying.sampling.max_tokens:,}, or set model.window"
             )
             self._model, self._tools, room = None, 0, context.MOST_TOKENS
+        self._room = room
         base = context.floor(
             self._state,
             self._mode,
@@ -438,11 +440,9 @@ class _Turn:
         )
         older: list[Turn] = []
         sources: list[Source] = []
-        self._retrieved: Retrieved | None = None
         if self._decision.requires_retrieval:
             older = self._recalled()
-            self._retrieved = self._searched(self._query, base.passages_room)
-            found = sources_in(self._retrieved)[:_PARENTS]
+            found = sources_in(self._searched(self._query, base.passages_room))[:_PARENTS]
             sources = [replace(source, number=number) for number, source in enumerate(found, 1)]
         marker = secrets.token_hex(8)
         self.prompt = context.assembled(
@@ -504,24 +504,23 @@ class _Turn:
 
     def say(self) -> None:
         """The reply, and the state after it."""
-        state = route.noticed(self._state, self._decision, self._number)
-        self._first = state
-        done = self._by_tools(state) if self._model is not None else None
-        if done is None:
-            self._by_rules(state)
+        if self._model is None or not self._by_tools(self._model):
+            self.changes += self._heard.changes
+            self._by_rules(route.noticed(self._heard.state, self._decision, self._number))
         self._primed()
         self._took("say")
 
-    def _by_tools(self, state: InterviewState) -> tools.Workbench | None:
-        """A model calls tools until it has asked; None if it never did."""
-        model = self._model
-        assert model is not None
+    def _by_tools(self, model: Once) -> bool:
+        """A model calls tools until it has asked. False if nothing came of it."""
+        state = route.noticed(self._state, self._decision, self._number)
         bench = tools.Workbench(self._mode, self._decision, self._number, state, self._checks)
         sent = list(self.prompt.messages)
         said = ""
         try:
-            for _ in range(_ROUNDS):
-                acted, _usage = model.act(sent, tools.TOOLS, self._saying.sampling, self._request, self._in_time)
+            for step in range(_ROUNDS):
+                last = step == _ROUNDS - 1  # now it has to ask
+                at_hand = [each for each in self._at_hand if not last or each.name == tools.ASK]
+                acted, _usage = model.act(sent, at_hand, self._saying.sampling, self._request, self._in_time)
                 said = acted.text.strip() or said
                 answers = [(called.call, bench.use(called)) for called in acted.calls[:_MOST_CALLS]]
                 answers += [(called.call, "refused: too many calls at once") for called in acted.calls[_MOST_CALLS:]]
@@ -529,7 +528,7 @@ class _Turn:
                     break
                 sent.append(Message(Role.ASSISTANT, acted.text, calls=tuple(call for call, _ in answers)))
                 sent += [Message(Role.TOOL, text, call=call) for call, text in answers]
-                if prompt_tokens(sent, self._count) + self._tools > context.MOST_TOKENS:
+                if prompt_tokens(sent, self._count) + self._tools > self._room:
                     self._notices.append("the model took too many steps for its room")
                     break
         except (ProviderError, TooLarge, Cancelled) as problem:
@@ -537,20 +536,20 @@ class _Turn:
             why = problem.message if isinstance(problem, RagforgeError) else "it took too long"
             self._degraded.append(Degraded("model", why, getattr(problem, "hint", "")))
         self.changes += bench.changes
-        if not bench.done and not self._asked_in_words(bench, said):
+        asked = bench.done or self._asked_in_words(bench, said)
+        if not asked:
             self._notices.append("the model asked nothing that can be used: rules ask")
-            if any(not each.refused for each in bench.changes):
-                self._by_rules(bench.state, heard=False)
-                self._wrote = model.card.name
-                return bench
-            return None
-        self._wrote = model.card.name
-        self.described = bench.org_context
+        if not asked and all(each.refused for each in bench.changes):
+            return False
+        self._wrote, self.described = model.card.name, bench.org_context
         self._took_down(bench)
-        numbered = "\n".join(f"{number}. {each.text}" for number, each in enumerate(bench.questions, 1))
-        self._reply = self._checked("\n\n".join(filter(None, (bench.reply, numbered))), self.prompt.sources)
+        if not asked:
+            self._by_rules(bench.state)
+            return True
+        text = "\n\n".join(filter(None, (bench.reply, questions.listed(bench.questions))))
+        self._reply = self._checked(text, self.prompt.sources)
         self._after = questions.asked(_answered(bench.state, self._state, self._number), bench.questions)
-        return bench
+        return True
 
     def _asked_in_words(self, bench: tools.Workbench, said: str) -> bool:
         """A model that cannot be made to call tools may still ask in plain words."""
@@ -629,12 +628,8 @@ class _Turn:
 
     # -- the same by rules
 
-    def _by_rules(self, state: InterviewState, *, heard: bool = True) -> None:
-        """What the message states is taken down; the probe asks; what the documents already say is quoted."""
-        if heard and self._heard.changes:
-            known = hear.hear(self._message, self._state, self._knowledge[self._state.mode], self._number, _EARS)
-            state = route.noticed(known.state, self._decision, self._number)
-            self.changes += known.changes
+    def _by_rules(self, state: InterviewState) -> None:
+        """The probe asks; what the documents already say is quoted. `state` holds what the message states."""
         self._sources = list(self.prompt.sources)
         answered = self._answer() if self._decision.requires_retrieval else ""
         again = self._state.pending if hear.only_asks(self._message) and state.probe == self._state.probe else ()
@@ -799,6 +794,9 @@ class _Turn:
         with self._of._catalog.write() as c:
             added = self._stored(c, turn, vectors)
             state = c.interviews.put(scope, project.id, self._interview, self._after)
+            if self.described and c.projects.org_context(scope, project.id) != self._org_context:
+                self.described = None  # somebody else said it meanwhile
+                self._notices.append("what is known of the organisation was changed meanwhile, and stays so")
             if self.described:
                 c.projects.set_org_context(scope, project.id, self.described)
             if self._of._log or scope.principal != OWNER:
@@ -821,8 +819,9 @@ class _Turn:
         reply = self._reply
         cited = [each.document for each in reply.citations]
         read = [source.document for source in self.prompt.sources] if self._wrote else []
+        read += self._inherits(reply.text, ()) if self._wrote else ()  # rules only quote, and cite what they quote
         repeated = [document for each in self._after.points if each.text in reply.text for document in each.documents]
-        held = dict.fromkeys((*cited, *read, *repeated, *self._inherits(reply.text, ())))
+        held = dict.fromkeys((*cited, *read, *repeated))
         text = reply.text
         turn = Turn(
             id=uuid4().hex,
@@ -900,7 +899,7 @@ class _Turn:
             sections=self.prompt.sections,
             phase_a_tokens=self._phase_a,
             phase_b_tokens=self.prompt.tokens,
-            sources=self.prompt.sources if self._wrote else tuple(self._sources),
+            sources=tuple(self._sources) or self.prompt.sources,
             recalled=self.prompt.recalled,
             searches=self._searches,
             changes=tuple(self.changes),
@@ -934,13 +933,19 @@ _SUM_UP = (
 )
 
 
-def _opening(mode: Mode, known: str) -> str:
-    """Who they are is asked only where it is not known."""
+def _taken_back(before: InterviewState, now: InterviewState) -> InterviewState:
+    """What was known before; but no number is given twice."""
+    return replace(before, version=now.version, turn=now.turn, numbers=now.numbers)
+
+
+def _opening(mode: Mode, known: str) -> tuple[str, tuple[AskedQuestion, ...]]:
+    """What is said before the first turn, and what is asked. Who they are is asked only where it is not known."""
     if not known:
-        return mode.opening
-    cluster = next(iter(mode.probes.values())).clusters[0]
-    asked = "\n".join(f"{number}. {each.ask}" for number, each in enumerate(cluster.questions, 1))
-    return f"What I know of you: {hear.shorter(known, 400)}\n\nSo let us begin.\n\n{asked}"
+        return mode.opening, ()
+    probe = next(iter(mode.probes.values()))
+    asked = tuple(AskedQuestion(each.ask, probe.key, each.criterion, 0) for each in probe.clusters[0].questions)
+    text = f"What I know of you: {hear.shorter(known, 400)}\n\nSo let us begin.\n\n{questions.listed(asked)}"
+    return text, asked
 
 
 def _answered(state: InterviewState, before: InterviewState, turn: int) -> InterviewState:

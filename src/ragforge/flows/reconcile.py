@@ -10,6 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from ragforge.domain.access import Scope
+from ragforge.domain.discovery import LONGEST_ORG_CONTEXT
 from ragforge.domain.library import Finding, Project, Status
 from ragforge.errors import NotAllowed, UserError
 from ragforge.flows.follow import Follow
@@ -19,7 +20,6 @@ from ragforge.ports import BlobStore, Catalog
 
 ORG_CONTEXT_FILE = "context.md"
 """Lies beside `project_state.json`, where a person put it."""
-_LONGEST_FILE = 6_000
 _SWEEP = 500
 VECTORS_OF_NOBODY = "vectors without a chunk"
 """What the catalog calls them."""
@@ -64,7 +64,7 @@ class Reconcile:
         """What a person wrote down of their organisation, beside the project's state file; empty if nothing."""
         path = self._state_path(slug).parent / ORG_CONTEXT_FILE
         try:
-            text = path.read_bytes()[:_LONGEST_FILE].decode("utf-8-sig", errors="replace").strip()
+            text = path.read_bytes()[:LONGEST_ORG_CONTEXT].decode("utf-8-sig", errors="replace").strip()
         except FileNotFoundError:
             return ""
         except OSError as problem:

@@ -21,7 +21,7 @@ from ragforge.domain.access import Scope
 from ragforge.domain.archives import ExportReport, ImportedProject
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.conversation import Conversation, ConversationKind, Rollup, Turn
-from ragforge.domain.discovery import InterviewState, with_turns
+from ragforge.domain.discovery import LONGEST_ORG_CONTEXT, InterviewState, with_turns
 from ragforge.domain.documents import Mark, Parsed, ParseFailure, Split, TextKind, digest
 from ragforge.domain.evaluation import Question, QuestionResult, QuestionSet, Run
 from ragforge.domain.library import Document, FileResult, Outcome, Progress, Project, Publication, Source, Status
@@ -37,8 +37,6 @@ from ragforge.ports import BlobStore, Catalog, Clock, Embedder, Unit
 FORMAT = "ragforge export"
 VERSION = 1
 _TRIES = 3
-_LONGEST_ORG_CONTEXT = 6_000
-"""Characters, as many as a `context.md` may have."""
 T = TypeVar("T")
 
 
@@ -460,7 +458,7 @@ def _state(value: Any, numbers: Mapping[int, int]) -> InterviewState:
 
 def _take_org_context(c: Unit, scope: Scope, project: str, theirs: object, counts: _Counts) -> None:
     """Where nothing is known of the organisation here."""
-    text = _record(str, theirs)[:_LONGEST_ORG_CONTEXT]
+    text = _record(str, theirs)[:LONGEST_ORG_CONTEXT]
     ours = c.projects.org_context(scope, project)
     if text and not ours:
         c.projects.set_org_context(scope, project, text)

@@ -67,6 +67,9 @@ PAGE: Mapping[str, str] = {
     "ragforge learn (?:ls|staged) shows what (?:there is|waits for a checkpoint)": "the page Lessons lists them",
     "ragforge learn show lists them": "its captures are listed with it",
     "ragforge learn checkpoint": "press Checkpoint now",
+    "ragforge discover ls shows yours": "the list at the top of the page Discovery shows yours",
+    "ragforge discover begins one": "begin one on the page Discovery",
+    "ragforge discover points shows them with their numbers": "the document shows them; look at it again",
     "send Authorization: Bearer rf_…, or X-API-Key: rf_…": "sign in with a key",
     "choose another model with --model": "choose another under Control",
 }

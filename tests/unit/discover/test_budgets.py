@@ -67,9 +67,7 @@ def phase_b(
         state, MODE, decision, project_state, turns, message, TITLES, room=room, tools=tools, count=counted
     )
     older = [each for each in turns if each.number < state.turn - 1][:3]
-    return context.assembled(
-        base, decision, older, sources(passages), TITLES, tools=tools, fence=fence, count=counted
-    )
+    return context.assembled(base, decision, older, sources(passages), TITLES, tools=tools, fence=fence, count=counted)
 
 
 @SLOW
@@ -153,9 +151,7 @@ def test_G4_with_300_assumptions_and_200_files() -> None:
         Point(f"P{number}", MODE.sections[number % 9].key, f"In week {number} there were {number} cases.", number % 40)
         for number in range(1, 151)
     )
-    state = InterviewState(
-        "problem", "people", 40, assumptions=assumptions, points=points, numbers=(300, 150)
-    )
+    state = InterviewState("problem", "people", 40, assumptions=assumptions, points=points, numbers=(300, 150))
     files = [
         {
             "filename": f"report-{number:03}-of-the-regional-warehouse.docx",

@@ -40,9 +40,10 @@ def test_without_documents_nothing_holds_their_words(state: InterviewState, gone
 @given(any_state, st.integers(1, 60))
 def test_without_a_turn_nothing_is_of_it(state: InterviewState, turn: int) -> None:
     left = without_turn(state, turn)
-    entries = [*left.points, *left.assumptions, *left.asked, *left.met]
-    entries += [some for each in left.assumptions for some in each.evidence]
-    assert turn not in {each.turn for each in entries} and turn not in {each.answered for each in left.asked}
+    assert turn not in {each.turn for each in left.points} | {each.turn for each in left.assumptions}
+    assert turn not in {number for each in left.asked for number in (each.turn, each.answered)}
+    assert turn not in {some.turn for each in left.assumptions for some in each.evidence}
+    assert turn not in {each.turn for each in left.met}
     assert is_closed(left) and without_turn(left, turn) == left
 
 

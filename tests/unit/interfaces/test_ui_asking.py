@@ -5,14 +5,26 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
 from ragforge.domain.answers import Account, Answer, DoneEvent, Event, RetrievalEvent, TokenEvent
 from ragforge.domain.cancel import Cancel
+from ragforge.domain.conversation import Turn
+from ragforge.domain.discovery import (
+    Decided,
+    Decision,
+    Gathered,
+    InterviewEvent,
+    InterviewState,
+    InterviewTurn,
+    TurnAccount,
+    TurnDone,
+)
 from ragforge.domain.prompts import Shape
 from ragforge.errors import Busy, OverLimit, ProviderError
-from ragforge.interfaces.ui.asking import Answers, Asked, Step
+from ragforge.interfaces.ui.asking import Answers, Asked, Said, Step
 
 _SHAPE = Shape("How long?", "lookup")
 
@@ -171,3 +183,33 @@ def test_what_is_not_kept_is_not_remembered_either() -> None:
     assert answers.result("me", "", 1) is None
     answers.forget("me", "private-1")
     assert answers.latest("me", "private-1") is None
+
+
+def _said(interview: str = "i", number: int = 1) -> TurnDone:
+    turn = Turn("t", interview, number, "Yes", "And then?", datetime.now(UTC), documents=("d",))
+    return TurnDone(InterviewTurn(interview, turn, InterviewState("problem"), TurnAccount(Decision("problem", "x"))))
+
+
+def test_what_is_said_in_an_interview_is_followed_step_by_step() -> None:
+    go_on = threading.Event()
+
+    def stream(cancel: Cancel) -> Iterator[InterviewEvent]:
+        yield Decided(Decision("problem", "framing"))
+        go_on.wait(5)
+        yield Gathered((), ())
+        yield _said()
+
+    answers, said = Answers(), Said("Yes", "i", 1)
+    answers.begin("me", said, stream)
+    deadline = time.monotonic() + 5
+    while said.step is Step.LOOKING:
+        assert time.monotonic() < deadline
+    assert said.step is Step.READING and not said.came
+    with pytest.raises(Busy):
+        answers.begin("me", Said("No", "i", 1), stream)
+    go_on.set()
+    assert _ended(said).step is Step.DONE
+    assert answers.said("me", "i", 1) is said.done
+    assert answers.said("you", "i", 1) is None and answers.result("me", "i", 1) is None
+    answers.forget_document("d")
+    assert answers.said("me", "i", 1) is None and answers.latest("me", "i") is None

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ragforge.domain.discovery import Standing
+from ragforge.domain.discovery import Standing, when
 from ragforge.interfaces.cli.answers import names_in, source_lines, title
 from ragforge.interfaces.cli.common import Common
 from ragforge.interfaces.cli.output import (
@@ -146,7 +146,7 @@ def print_register(assumptions: Sequence[Assumption]) -> None:
         print_data(paint(told, _COLOURS[each.status]) if _COLOURS[each.status] else told)
         for some in each.evidence:
             cited = f" [{', '.join(dict.fromkeys(one.name for one in some.cited))}]" if some.cited else ""
-            proof = wrapped(one_line(f"turn {some.turn}: {some.text}{cited}"), margin)
+            proof = wrapped(one_line(f"{when(some.turn)}: {some.text}{cited}"), margin)
             print_data(paint(f"{'':<{margin}}{proof}", "dim"))
 
 
@@ -175,7 +175,7 @@ def print_points(state: InterviewState, modes: Mapping[str, Mode]) -> None:
             print_data(f"{paint(plain(section.heading), 'bold')}  {section.key}")
             wide = max(len(each.id) for each in points) + 2
             for each in points:
-                source = ", ".join(dict.fromkeys(one.name for one in each.cited)) or f"turn {each.turn}"
+                source = ", ".join(dict.fromkeys(one.name for one in each.cited)) or when(each.turn)
                 rests = f", assumption {each.assumption}" if each.assumption else ""
                 told = wrapped(one_line(f"{each.text} ({source}{rests})"), wide + 2)
                 print_data(f"  {each.id:<{wide}}{told}")

@@ -416,7 +416,7 @@ class InterviewDocument(Body):
 
 class OrgContext(Body):
     text: Words
-    """What is known of the organisation, in at most 1,500 characters; empty: nothing any more."""
+    """What is known of the organisation, in at most 6,000 characters; empty: nothing any more."""
 
 
 # -- lessons

@@ -40,6 +40,8 @@ _STYLE = """
 }
 @media (max-width: 640px) {
   [data-testid="stMainBlockContainer"] { padding: 4rem .9rem 1rem; }
+  .st-key-discovery-head > :is(.st-key-interview-choice, :has(.st-key-interview-choice)) { order: 9; flex: 1 1 100%; }
+  .st-key-discovery-head > :first-child { flex: 1 1 auto; }
   .st-key-talk { padding: .35rem; }
   .st-key-talk [data-testid="stChatMessage"] { padding-left: .5rem; padding-right: .5rem; gap: .5rem; }
 }
