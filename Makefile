@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 export RAGFORGE_MODELS := $(CURDIR)/.cache/models
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo ui test check screenshots bench bench-peers bench-search bench-answers bench-lessons prove docs setup models clean
+.PHONY: demo ui test check screenshots bench bench-peers bench-search bench-answers bench-lessons bench-discovery prove docs setup models clean
 
 ## a sample project: built, listed, searched, asked
 demo: models
@@ -68,6 +68,10 @@ bench-answers: models
 ## lessons measured, and their table of docs/benchmarks.md: PARTS is some of quality, speed
 bench-lessons: models
 	$(BIN)/python -m bench.learning $(PARTS)
+
+## interviews without a model measured, and their tables of docs/benchmarks.md
+bench-discovery: models
+	$(BIN)/python -m bench.discovery
 
 ## the same tests with the full counts, and a record of the figures in docs/proof.json
 prove: check models

@@ -205,7 +205,7 @@ class Discovery:
     def undo(self, id: str = LAST, *, project: str = "default") -> InterviewState:
         """Take back the last turn, with all that came of it."""
         talk = self._talk(id, project)
-        state = self._means.interviewer.undo(self._scope, self._id(project), talk.id)
+        state = self._means.interviewer.undo(self._scope, project, talk.id)
         self._means.catalog.flush()
         return state
 
@@ -293,6 +293,23 @@ class Discovery:
             return after
 
         return self._edit(id, project, change).points[-1]
+
+    def revise_point(
+        self,
+        point: str,
+        id: str = LAST,
+        *,
+        project: str = "default",
+        text: str | None = None,
+        section: str | None = None,
+    ) -> InterviewState:
+        """Put a sentence of the document in other words, or into another section."""
+        from ragforge.discover import skeleton
+
+        sections = [section.key for mode in self.modes().values() for section in mode.sections]
+        return self._edit(
+            id, project, lambda state: skeleton.revised(state, point, sections, text=text, section=section)
+        )
 
     def remove_point(self, point: str, id: str = LAST, *, project: str = "default") -> InterviewState:
         """Take a sentence out of the document."""

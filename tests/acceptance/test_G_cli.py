@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 import tempfile
+import time
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -26,7 +28,7 @@ FILES = {
 WHO = "We are Nordlicht, a furniture maker in Husum. Returns have grown since spring. I lead customer service."
 GUESS = "Customers are told different windows. I think most cases come from the old memo."
 REFUTES = "A1 is wrong: we counted, only 5 of 40 cases mention the memo."
-COMMANDS = ("register", "document", "progress", "questions", "probe", "mode", "why", "undo", "help", "quit")
+COMMANDS = ("register", "document", "points", "progress", "questions", "probe", "mode", "why", "undo", "help", "quit")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,8 @@ def test_G_lines_of_a_pipe_are_said_one_by_one_and_the_next_time_goes_on(shell: 
 
 
 def test_G_an_interview_in_which_nothing_was_said_is_not_kept(shell: Shell) -> None:
-    shell.run("discover", stdin=lines("/help", "/register", "/quit", "never read"))
+    quiet = shell.run("discover", "--title", "Chairs", stdin=lines("/help", "/register", "/quit", "never read"))
+    assert quiet.stderr.endswith("Nothing was said: the interview “Chairs” is not kept.\n")
     shell.run("discover", stdin=lines(WHO, "/undo"))
     shell.run("discover", "say", "hello", "--probe", "nope", code=2)
     assert shell.json("discover", "ls") == {"interviews": []}
@@ -122,17 +125,34 @@ def test_G_a_workspace_and_a_project_begin_with_what_is_said(shell: Shell, tmp_p
 def test_G_commands_show_what_is_known(shell: Shell) -> None:
     shell.run("discover", "--title", "Returns", stdin=lines(WHO, GUESS))
     shell.run("discover", "assume", "Training will fix it", "--depends-on", "A1", "--impact", "high")
-    typed = lines(REFUTES, "/register", "/progress", "/questions", "/document", "/why")
+    typed = lines(REFUTES, "/register", "/progress", "/questions", "/document", "/points", "/why")
     done = shell.run("discover", stdin=typed)
     assert done.stderr.splitlines()[-1].endswith(" · 2 assumptions (1 refuted, 1 shaken)")
     register = done.stdout.partition("ID  STATUS ")[2].splitlines()
-    assert register[1].split()[:5] == ["A1", "refuted", "medium", "high", "–"]
+    assert register[1].split()[:5] == ["A1", "refuted", "medium", "medium", "–"]
     assert "turn 3: A1 is wrong" in register[2]
     assert register[3].split()[:5] == ["A2", "shaken", "medium", "high", "A1"]
     assert "Problem framing  framing  " in done.stdout and "  ✓ " in done.stdout and "← asked now" in done.stdout
     assert "Not answered." in done.stdout and "Problem brief: Returns" in done.stdout
+    assert "\nBackground  background\n  P1  We are Nordlicht" in done.stdout
     why = done.stdout.partition("\ndecided   problem, ")[2]
     assert "(by rules)" in why and "Core instructions " in why and "✓ update_assumption: A1 is refuted" in why
+
+
+def test_G_why_tells_after_a_break_what_is_kept_of_the_last_turn(shell: Shell) -> None:
+    assert "The document has no points yet." in shell.run("discover", stdin=lines("/points")).stderr
+    shell.run("discover", stdin=lines(WHO, GUESS))
+    later = shell.run("discover", stdin=lines("/why"))
+    (turn, *_), (decided, *_), (by, *_), (summary, *_) = (
+        [line for line in later.stdout.splitlines() if line.startswith(f"{name} ")]
+        for name in ("turn", "decided", "asked by", "summary")
+    )
+    assert (turn.split()[1], by.split()[2:]) == ("2,", ["rules"]) and decided.split()[1] == "problem,"
+    assert len(summary.split()) > 3 and "That is what is kept of it" in later.stderr
+    first, why = shell.json_lines("discover", stdin=lines("/why"))
+    assert why == {"last": first["last"]} and why["last"]["number"] == 2 and why["last"]["model"] is None
+    back = shell.run("discover", stdin=lines("continue", "/undo", "/why"))
+    assert "\nturn      2, " in back.stdout and "Core instructions" not in back.stdout
 
 
 def test_G_a_probe_and_a_mode_are_chosen(shell: Shell) -> None:
@@ -148,9 +168,7 @@ def test_G_what_fails_does_not_end_it_and_a_pipe_learns_the_first_code(shell: Sh
     done = shell.run(
         "discover", stdin=lines("/why", "/nothing", "/undo", " /slashed is said", "/undo", "/undo"), code=2
     )
-    assert (
-        "Error: nothing was said since you came" in done.stderr and "Error: there is no command /nothing" in done.stderr
-    )
+    assert "Error: nothing was said yet" in done.stderr and "Error: there is no command /nothing" in done.stderr
     assert done.stderr.count("Error: there is no turn to take back") == 2 and "Turn 1 is taken back." in done.stderr
     assert ", ".join(f"/{name}" for name in COMMANDS) in done.stderr
     assert "a message that begins with / needs a space before it" in done.stderr
@@ -158,11 +176,13 @@ def test_G_what_fails_does_not_end_it_and_a_pipe_learns_the_first_code(shell: Sh
 
 def test_G_programs_get_a_line_for_the_interview_and_for_each_line(shell: Shell) -> None:
     typed = lines(
-        WHO, GUESS, "/register", "/document", "/progress", "/questions", "/why", "/undo", "/help", "/mode solution",
+        WHO, GUESS, "/register", "/document", "/points", "/progress", "/questions", "/why", "/undo", "/help",
+        "/mode solution",
     )  # fmt: skip
-    first, one, two, register, document, progress, questions, why, undone, help = shell.json_lines(
+    first, one, two, register, document, points, progress, questions, why, undone, help = shell.json_lines(
         "discover", stdin=typed
     )
+    assert points["points"] == two["state"]["points"]
     assert first["interview"]["title"] == "Interview" and first["opening"] and first["last"] is None
     assert first["interview"]["assumptions"] == {"all": 0, "open": 0, "confirmed": 0, "refuted": 0, "shaken": 0}
     assert (one["turn"]["number"], two["turn"]["number"]) == (1, 2) and one["interview"] == first["interview"]["id"]
@@ -200,9 +220,26 @@ def test_G_say_is_one_turn_with_all_that_is_known_of_it(shell: Shell) -> None:
     )
 
 
+def test_G_a_message_may_begin_with_a_dash(shell: Shell) -> None:
+    told = "- Returns have grown since spring."
+    done = shell.run("--json", "discover", "say", "--title", "Lists", "--", told)
+    assert json.loads(done.stdout)["turn"]["message"] == told
+    assert shell.json("discover", "say", "-", stdin=f"{told}\n- Support is swamped.\n")["turn"]["number"] == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says", "next_step"),
     [
+        (["say", "- chairs break"], 2, "No such option: -", "ragforge discover say -- TEXT"),
+        (["say", "-chairs break", "--turn", "2"], 2, "No such option: -c", "write -- before a text"),
+        (["say", "hi", "--prob", "impact"], 2, "No such option: --prob", "ragforge discover say --help"),
+        (["edit", "P1"], 2, "nothing to change", "--section"),
+        (["edit", "P99", "x"], 5, "no point 'P99'", ""),
+        (["edit", "P1", " "], 2, "the point says nothing", "one sentence"),
+        (["edit", "P1", "--section", "lunch"], 2, "no section 'lunch'", "background"),
+        (["forget", "P1", "P99"], 5, "no point 'P99'", ""),
+        (["forget", "A9", "P1"], 5, "no assumption 'A9'", ""),
+        (["forget", " "], 2, "is no assumption and no point", "ragforge discover points"),
         (["say", ""], 2, "the message is empty", "continue"),
         (["say", " ", "\t"], 2, "the message is empty", "continue"),
         (["say", "hi", "--id", "zzz"], 5, "no interview 'zzz'", "ragforge discover ls"),
@@ -235,12 +272,13 @@ def test_G_say_is_one_turn_with_all_that_is_known_of_it(shell: Shell) -> None:
 def test_G_a_mistake_is_one_sentence_a_next_step_and_an_exit_code(
     shell: Shell, arguments: list[str], code: int, says: str, next_step: str
 ) -> None:
-    shell.json("discover", "say", GUESS)
+    said = shell.json("discover", "say", GUESS)
     done = shell.run("discover", *arguments, code=code)
     error, step = done.stderr.splitlines()
     assert done.stdout == "" and error.startswith("Error: ") and says in error
     assert step.startswith("Next: ") and next_step in step
-    assert len(shell.json("discover", "show")["turns"]) == 1
+    shown = shell.json("discover", "show")
+    assert len(shown["turns"]) == 1 and shown["state"] == said["state"]
     told = json.loads(shell.run("--json", "discover", *arguments, code=code).stderr)["error"]
     assert told["message"] and told["hint"]
 
@@ -273,7 +311,7 @@ def test_G7_a_circle_is_refused_and_what_rests_on_the_refuted_is_shaken(shell: S
         "discover", "revise", "A2", "--depends-on", "", "--statement", "Training helps", "--impact", "low"
     )
     assert (free["assumption"]["depends_on"], free["assumption"]["statement"]) == ([], "Training helps")
-    assert shell.json("discover", "forget", "a2") == {"removed": "A2"}
+    assert shell.json("discover", "forget", "a2") == {"removed": ["A2"]}
     left = shell.json("discover", "register")["assumptions"]
     assert [(each["id"], each["depends_on"]) for each in left] == [("A1", []), ("A3", [])]
 
@@ -291,6 +329,42 @@ def test_G7_points_are_written_listed_and_removed(shell: Shell) -> None:
     assert point["id"] in [each["id"] for each in shell.json("discover", "points")["points"]]
     assert "Removed " + point["id"] in shell.run("discover", "forget", point["id"]).stderr
     assert "Under ten tickets" not in shell.run("discover", "document").stdout
+
+
+def test_G7_a_point_is_put_in_other_words_and_moved(shell: Shell) -> None:
+    shell.json("discover", "say", WHO)
+    told = {
+        "current state": "Nobody knows the rule.",
+        "CURRENT-STATE": "Shops ask by phone.",
+        "Current  State": "It hurts.",
+    }
+    for section, text in told.items():  # its heading or its key, in any case
+        point = shell.json("discover", "point", section, text)["point"]
+        assert point["section"] == "current-state"
+    id = point["id"]
+    edited = shell.run("discover", "edit", id.lower(), "most of us", "know the rule.").stderr
+    assert edited == f"{id} is now in current-state: Most of us know the rule.\n"
+    moved = shell.json("discover", "edit", id, "--section", "Size and Evidence")["point"]
+    assert (moved["id"], moved["section"], moved["text"]) == (id, "impact", "Most of us know the rule.")
+    both = shell.json("discover", "edit", id, "Everybody knows it.", "--section", "GOALS")["point"]
+    assert (both["section"], both["text"], both["turn"]) == ("goals", "Everybody knows it.", 0)
+    assert f"Goals  goals\n  {id}  Everybody knows it. (by hand)\n" in shell.run("discover", "points").stdout
+
+
+def test_G7_several_entries_are_removed_at_once_or_none(shell: Shell) -> None:
+    shell.json("discover", "say", WHO)
+    for each in ("Under ten tickets a week.", "Nobody waits for long."):
+        shell.json("discover", "point", "success", each)
+    shell.json("discover", "assume", "The memo causes it")
+    before = shell.json("discover", "show")["state"]
+    ids = [each["id"] for each in before["points"]]
+    shell.run("discover", "forget", ids[-1], "A1", "P99", code=5)
+    shell.run("discover", "forget", ids[-1], "nothing", code=2)
+    assert shell.json("discover", "show")["state"] == before
+    gone = shell.run("discover", "forget", ids[-1], f"{ids[-2].lower()},a1", ids[-1]).stderr
+    assert gone == f"Removed {ids[-1]}, {ids[-2]}, A1\n"
+    after = shell.json("discover", "show")["state"]
+    assert [each["id"] for each in after["points"]] == ids[:-2] and after["assumptions"] == []
 
 
 def test_G_a_turn_is_taken_back_with_what_came_of_it(shell: Shell) -> None:
@@ -338,7 +412,8 @@ def test_G_progress_and_the_transcript(shell: Shell) -> None:
     )
     assert "── turn 1 · problem · framing · just now" in shown.stdout
     whole = shell.json("discover", "show")
-    assert whole["interview"]["turns"] == 2 and whole["state"]["turn"] == 2 and whole["opening"] is None
+    assert whole["interview"]["turns"] == 2 and whole["state"]["turn"] == 2
+    assert whole["opening"].startswith("We will work")
 
 
 def test_G_interviews_are_listed_renamed_and_removed(shell: Shell) -> None:
@@ -457,6 +532,7 @@ def test_G_a_terminal_shows_where_one_was_and_ctrl_c_leaves_only_the_line(shell:
     terminal.wait_for("> ")
     terminal.type("half a line")
     terminal.wait_for("half a line")
+    time.sleep(0.1)  # the line's last letter is shown just before the terminal listens again
     terminal.type("\x03")
     terminal.wait_for("Ctrl-D or /quit ends the interview")
     terminal.wait_for("> ")
@@ -470,6 +546,57 @@ def test_G_a_terminal_shows_where_one_was_and_ctrl_c_leaves_only_the_line(shell:
     terminal.wait_for("0 of 7 probes done")
     terminal.wait_for("> ")
     terminal.type("\x04")
+    assert terminal.close() == 0
+    assert [each["message"] for each in shell.json("discover", "show")["turns"]] == [WHO]
+
+
+@pytest.mark.parametrize("way", ["bracketed", "bare", "stdout to a file"])
+def test_G_lines_that_are_pasted_are_one_message(shell: Shell, tmp_path: Path, way: str) -> None:
+    pasted = ("We are Nordlicht, a furniture maker.", "", "- Returns have grown.", "- I lead customer service.")
+    command: tuple[str, ...]
+    command = (sys.executable, "-m", "ragforge.interfaces.cli.main", "-w", str(shell.workspace), "discover")
+    if way == "stdout to a file":
+        command = ("/bin/sh", "-c", 'exec "$@" > ' + shlex.quote(str(tmp_path / "out")), "sh", *command)
+    terminal = Terminal(*command)
+    terminal.wait_for("/help lists the commands.")
+    terminal.wait_for("\x1b[?2004h" if way == "bracketed" else "> ")
+    time.sleep(0.2)  # a terminal listens just after it has shown that
+    text = "\r".join(pasted)
+    terminal.type(f"\x1b[200~{text}\x1b[201~" if way == "bracketed" else text)
+    terminal.wait_for("I lead customer service.")
+    time.sleep(0.2)
+    terminal.type("\r")
+    terminal.wait_for("0 of 7 probes done")
+    terminal.wait_for("> ")
+    time.sleep(0.2)
+    terminal.type("/points\r/why\r")  # what begins with a command is read line by line
+    terminal.wait_for("> ") if way == "stdout to a file" else terminal.wait_for("decided   problem, ")
+    time.sleep(0.5)
+    terminal.type("/quit\r")
+    assert terminal.close() == 0
+    assert [each["message"] for each in shell.json("discover", "show")["turns"]] == ["\n".join(pasted)]
+    if way == "stdout to a file":
+        assert "decided   problem, " in (tmp_path / "out").read_text()
+
+
+def test_G_lines_that_were_typed_before_the_prompt_are_each_one(shell: Shell) -> None:
+    shell.run("discover", "say", WHO)
+    command = (sys.executable, "-m", "ragforge.interfaces.cli.main", "-w", str(shell.workspace), "discover")
+    terminal = Terminal(*command)
+    terminal.type("continue\rgo on\r/quit\r")
+    terminal.wait_for("going on after 1 turn")
+    terminal.wait_for("/quit")
+    assert terminal.close() == 0
+    assert [each["message"] for each in shell.json("discover", "show")["turns"]] == [WHO, "continue", "go on"]
+
+
+def test_G_ctrl_d_right_after_a_line_ends_the_interview(shell: Shell) -> None:
+    terminal = Terminal(sys.executable, "-m", "ragforge.interfaces.cli.main", "-w", str(shell.workspace), "discover")
+    terminal.wait_for("/help lists the commands.")
+    terminal.wait_for("> ")
+    time.sleep(0.2)
+    terminal.type(f"{WHO}\r\x04")
+    terminal.wait_for("0 of 7 probes done")
     assert terminal.close() == 0
     assert [each["message"] for each in shell.json("discover", "show")["turns"]] == [WHO]
 

@@ -190,7 +190,8 @@ def test_G_an_interview_by_two_keys(house: House) -> None:
         ("POST", "/turns", {"message": "Hello there."}), ("POST", "/undo", None), ("GET", "/versions", None),
         ("POST", "/assumptions", {"statement": "x"}), ("PATCH", "/assumptions/A1", {}),
         ("DELETE", "/assumptions/A1", None), ("POST", "/points", {"section": "impact", "text": "x"}),
-        ("DELETE", "/points/P1", None), ("PUT", "/mode", {"mode": "solution"}), ("GET", "/document", None),
+        ("PATCH", "/points/P1", {}), ("DELETE", "/points/P1", None), ("PUT", "/mode", {"mode": "solution"}),
+        ("GET", "/document", None),
     ):  # fmt: skip
         told = set()
         for where in (at, missing):
@@ -440,6 +441,29 @@ def test_G7_assumptions_and_points_are_corrected(house: House) -> None:
     error_of(client.post(f"{at}/points", json={"section": "lunch", "text": "Soup."}), 422)
     assert got(client.delete(f"{at}/points/{point.json()['id']}"), StateFields)["points"] == []
     error_of(client.delete(f"{at}/points/{point.json()['id']}"), 404)
+
+
+def test_G7_a_point_is_put_in_other_words_and_moved(house: House) -> None:
+    client = house.client()
+    at = house.begun(client)
+    client.post(f"{at}/points", json={"section": "impact", "text": "Forty tickets a week."})
+    client.post(f"{at}/points", json={"section": "impact", "text": "Each takes twenty minutes."})
+
+    def told(change: dict[str, Any]) -> list[tuple[str, str, str]]:
+        state = got(client.patch(f"{at}/points/p1", json=change), StateFields)
+        return [(each["id"], each["section"], each["text"]) for each in state["points"]]
+
+    other = ("P2", "impact", "Each takes twenty minutes.")
+    assert told({"text": "fifty tickets\na week."}) == [("P1", "impact", "Fifty tickets a week."), other]
+    assert told({"section": "goals"}) == [("P1", "goals", "Fifty tickets a week."), other]
+    both = {"text": "The old memo still hangs there.", "section": "causes"}
+    assert told(both) == [("P1", "causes", both["text"]), other] and told({}) == told({"text": None})
+    wrong: dict[str, Any]
+    for wrong in ({"text": " "}, {"text": "x" * 501}, {"section": "lunch"}, {"section": 3}, {"turn": 1}):
+        error_of(client.patch(f"{at}/points/P1", json=wrong), 422)
+    missing = error_of(client.patch(f"{at}/points/P9", json={"text": "Soup."}), 404)
+    assert "P9" in missing["message"] and missing["hint"]
+    assert [each["text"] for each in client.get(at).json()["state"]["points"]] == [both["text"], other[2]]
 
 
 def test_G5_the_last_turn_is_taken_back_with_what_came_of_it(house: House) -> None:

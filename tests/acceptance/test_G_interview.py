@@ -37,58 +37,71 @@ class Said(NamedTuple):
 
 SCRIPT = (
     Said(
-        "We are Nordlicht Möbel, a furniture maker in Flensburg with two showrooms. Returns have grown since spring "
-        "and support is swamped. I lead customer service, and the warehouse team is involved too.",
+        "We are Nordlicht Möbel, a furniture maker in Flensburg with two showrooms. Returns have grown since "
+        "spring and support is swamped. I lead customer service, and the warehouse team is involved too.",
         "framing",
     ),
     Said(
-        "Customers get told different return windows by showrooms and by the website. What we leave out is damage in "
-        "transport. Last autumn we tried a new FAQ page, and it failed because nobody read it.",
+        "Customers get told different return windows by showrooms and by the website. What we leave out is "
+        "damage in transport. Last autumn we tried a new FAQ page, and it failed because nobody read it.",
+        "framing",
+    ),
+    Said(
+        "In March the window was changed from 30 to 60 days, and complaints started then.",
         "people",
     ),
     Said("continue", "people", filler=True),
     Said(
-        "The showroom staff and support agents suffer most. A buyer in Hamburg was trying to send back a chair after "
-        "40 days. I interviewed six support agents last week.",
+        "The showroom staff and support agents suffer most. A buyer in Hamburg was trying to send back a "
+        "chair after 40 days, and her move depended on it. I interviewed six support agents in October.",
         "people",
     ),
     Said(
-        "Karin Petersen, the head of operations, decides and pays for it. Legal could block new wording. The showroom "
-        "managers would lose their discretion.",
+        "Karin Petersen, the head of operations, decides and pays for it. Legal could block new wording. The "
+        "showroom managers would lose their discretion.",
         "stakeholders",
+    ),
+    Said("that makes sense, move on", "stakeholders", filler=True),
+    Said(
+        "Last Tuesday an agent looked into the wiki, then asked the warehouse by phone, then wrote a mail. It "
+        "got stuck waiting for the warehouse. Agents keep a private spreadsheet as a workaround. The ticket "
+        "system and the shop software are the tools.",
+        "current-state",
     ),
     Said(
-        "Last Tuesday an agent looked into the wiki, then asked the warehouse by phone, then wrote a mail. It got "
-        "stuck waiting for the warehouse. Agents keep a private spreadsheet as a workaround.",
-        "stakeholders",
+        "I think most cases come from the old memo of 2023 that is still used in the showrooms.",
+        "current-state",
     ),
-    Said("that makes sense, move on", "current-state", filler=True),
-    Said("I think most cases come from the old memo of 2023 that is still used in the showrooms.", "current-state"),
-    Said("If the old memo is still used in the showrooms, training will certainly fix most cases.", "root-cause"),
+    Said(
+        "If the old memo is still used in the showrooms, training will certainly fix most cases.",
+        "root-cause",
+    ),
     Said("A1 is wrong: we checked, only 5 of 40 tickets mention the memo.", "root-cause"),
-    Said("The cause is that rules are copied into four places and nobody owns them. I don't know what else.", "impact"),
+    Said(
+        "Rules are copied into four places and nobody owns them, because there is no owner of the website. I "
+        "don't know what else.",
+        "impact",
+    ),
     Said("yes", "impact", filler=True),
     Said(
-        "About 40 tickets a week are about returns. It costs us 13 hours a week, roughly 600 euros. We counted them in "
-        "the ticket system in June. If we do nothing it will get worse before Christmas.",
+        "About 40 tickets a week are about returns. It costs us 13 hours a week, roughly 600 euros. We "
+        "counted them in the ticket system in June. If we do nothing it will get worse before Christmas.",
         "success",
     ),
     Said(
-        "We must not change the shop system before January. Success means fewer than 10 tickets a week by March. "
-        "Agents would stop asking the warehouse. Refund speed must not get worse.",
+        "We must not change the shop system before January, and the budget is 10,000 euros at maximum. "
+        "Success means fewer than 10 tickets a week by March. Refund speed must not get worse.",
         "success",
     ),
     Said("go on", "success", filler=True),
-    Said("nothing more to add", "success", filler=True),
-    Said("yes", "outcome", mode="solution"),
+    Said("Agents are judged by the number of closed tickets, so they rush.", "success"),
+    Said("yes, let us go on", "outcome", mode="solution"),
     Said(
-        "We want one place where the return rule of an order can be looked up. The goal is to halve tickets by March. "
-        "We will not change the shop system now.",
+        "We want one place where the return rule of an order can be looked up. The goal is to halve tickets by March.",
         "outcome",
         mode="solution",
     ),
-    Said("ok", "outcome", filler=True, mode="solution"),
-    Said("Support agents use it first, about six people, many times a day.", "scenarios", mode="solution"),
+    Said("What do you mean?", "outcome", filler=True, mode="solution"),
 )
 
 
@@ -156,7 +169,7 @@ def test_G_an_interview_of_twenty_turns_offline(forge: Ragforge, tmp_path: Path)
     first, second = state.assumptions[:2]
     assert first.status is Standing.REFUTED and "5 of 40" in first.evidence[0].text
     assert second.depends_on == (first.id,) and second.status is Standing.SHAKEN
-    assert "A2 rests on it and is shaken" in done[9].turn.answer
+    assert "A2 rests on it and is shaken" in done[10].turn.answer
 
     # -- the document: every section of the problem brief has something, every point its source
     brief = talk.document(interview.id, project="demo", mode="problem")
@@ -167,7 +180,7 @@ def test_G_an_interview_of_twenty_turns_offline(forge: Ragforge, tmp_path: Path)
     assert "| A1 |" in text and "refuted" in text and "shaken" in text
     assert "# Open questions" in text
     assert any(source.document for source in brief.sources), "the documents are quoted, too"
-    assert {f"Interview, turn {number}" for number in (1, 2, 4)} <= {source.name for source in brief.sources}
+    assert {f"Interview, turn {number}" for number in (1, 2, 5)} <= {source.name for source in brief.sources}
     for point in state.points:
         if not point.cited:
             assert point.text.rstrip(" …") in " ".join(done[point.turn - 1].turn.question.split())

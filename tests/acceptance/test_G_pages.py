@@ -291,8 +291,8 @@ def test_G7_the_document_grows_is_corrected_and_kept(forge: Ragforge) -> None:
         tab.text_area(key="point-text-0").set_value("Nothing changes before January.")
         press(tab, "Add it")
         assert "Nothing changes before January." in _told(tab)
-        tab.selectbox(key="point-gone-1").set_value(_state(forge).points[-1].id)
-        press(tab, "Take it out")
+        tab.selectbox(key="point-chosen-1").set_value(_state(forge).points[-1].id)
+        press(run(tab), "Take it out")
         assert len(_state(forge).points) == len(points)
         press(tab, "Keep")
         (made,) = forge.artifacts(project="p")
@@ -300,6 +300,32 @@ def test_G7_the_document_grows_is_corrected_and_kept(forge: Ragforge) -> None:
         saving: Any = tab.get("download_button")
         assert [each.label for each in saving] == ["Word", "Markdown"]
         assert forge.discovery.get(id, project="p").state.points == points
+
+
+def test_G7_a_sentence_of_the_document_is_changed_and_moved(forge: Ragforge) -> None:
+    _begun(forge)
+    with pages(forge):
+        tab = _say(interviewing(), _WHO)
+        first = _state(forge).points[0]
+        assert not {"Save it", "Take it out"} & _labels(tab), "nothing is chosen yet"
+        tab.selectbox(key="point-chosen-0").set_value(first.id)
+        words, place = (f"point-{each}-{first.id}-0" for each in ("words", "place"))
+        assert run(tab).text_area(key=words).value == first.text
+        assert tab.selectbox(key=place).value == first.section and "Requirements" in tab.selectbox(key=place).options
+        tab.text_area(key=words).set_value(" ")
+        press(tab, "Save it")
+        assert "The point says nothing" in _told(tab) and _state(forge).points[0] == first
+        tab.text_area(key=words).set_value("Nordlicht makes furniture.")
+        tab.selectbox(key=place).set_value("stakeholders")
+        press(tab, "Save it")
+        changed = _state(forge).points[0]
+        assert (changed.id, changed.text, changed.section) == (first.id, "Nordlicht makes furniture.", "stakeholders")
+        assert "Nordlicht makes furniture." in _told(tab) and "The point says nothing" not in _told(tab)
+        assert "Save it" not in _labels(tab), "another one may be chosen"
+        tab.selectbox(key="point-chosen-1").set_value(first.id)
+        run(tab).selectbox(key=f"point-place-{first.id}-1").set_value("goals")
+        press(tab, "Save it")
+        assert _state(forge).points[0].section == "goals" and _state(forge).points[0].text == changed.text
 
 
 def test_G1_the_mode_and_the_next_probe_are_chosen(forge: Ragforge) -> None:

@@ -160,6 +160,7 @@ EXAMPLES: dict[Row, Example] = {
     ("PATCH", f"{INTERVIEW}/assumptions/{{assumption}}"): Example(200, {"status": "confirmed"}),
     ("DELETE", f"{INTERVIEW}/assumptions/{{assumption}}"): Example(),
     ("POST", f"{INTERVIEW}/points"): Example(201, {"section": "impact", "text": "Four fences a year."}),
+    ("PATCH", f"{INTERVIEW}/points/{{point}}"): Example(200, {"text": "Fences fall.", "section": "causes"}),
     ("DELETE", f"{INTERVIEW}/points/{{point}}"): Example(),
     ("PUT", f"{INTERVIEW}/mode"): Example(200, {"mode": "solution"}),
     ("GET", f"{INTERVIEW}/document"): Example(),

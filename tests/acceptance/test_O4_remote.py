@@ -661,6 +661,10 @@ def test_interviews(filled: Either, tmp_path: Path) -> None:
     assert state.assumptions[-2].evidence[-1].text == "None was seen."
     assert rests.id not in {each.id for each in desk.remove_assumption(rests.id, id, project="p").assumptions}
     point = desk.add_point("impact", "Forty chairs a week.", id, project="p")
+    moved = desk.revise_point(point.id.lower(), id, project="p", section="causes").points[-1]
+    worded = desk.revise_point(point.id, id, project="p", text="fifty chairs a week.").points[-1]
+    assert (moved.id, moved.section, moved.text) == (point.id, "causes", "Forty chairs a week.")
+    assert (worded.id, worded.section, worded.text) == (point.id, "causes", "Fifty chairs a week.")
     assert point.id not in {each.id for each in desk.remove_point(point.id, id, project="p").points}
     assert desk.set_mode("solution", id, project="p").mode == "solution"
     for ending, start in ((".md", b"**Chairs**"), (".docx", b"PK")):
@@ -691,11 +695,14 @@ def test_interviews(filled: Either, tmp_path: Path) -> None:
         (NotFound, lambda: desk.revise_assumption("A99", id, project="p")),
         (NotFound, lambda: desk.remove_assumption("A99", id, project="p")),
         (NotFound, lambda: desk.remove_point("P99", id, project="p")),
+        (NotFound, lambda: desk.revise_point("P99", id, project="p", text="Soup.")),
+        (UserError, lambda: desk.revise_point("P1", id, project="p", section="lunch")),
+        (UserError, lambda: desk.revise_point("P1", id, project="p", text=" ")),
         (UserError, lambda: desk.add_point("lunch", "Soup.", id, project="p")),
         (UserError, lambda: desk.set_mode("lunch", id, project="p")),
         (UserError, lambda: desk.document(id, project="p", out=tmp_path / "brief.pdf")),
         (UserError, lambda: desk.document(id, project="p", mode="lunch")),
-        (UserError, lambda: desk.set_org_context("x" * 1_501, project="p")),
+        (UserError, lambda: desk.set_org_context("x" * 6_001, project="p")),
         (NotFound, lambda: desk.get("nothing", project="p")),
         (NotFound, lambda: desk.say("Hello there.", "nothing", project="p")),
         (NotFound, lambda: desk.remove("nothing", project="p")),

@@ -205,6 +205,19 @@ class RemoteDiscovery:
         """Write a sentence into a section of the document."""
         return self._forge._one(Point, "POST", f"{_one_at(project, id)}/points", {"section": section, "text": text})
 
+    def revise_point(
+        self,
+        point: str,
+        id: str = LAST,
+        *,
+        project: str = "default",
+        text: str | None = None,
+        section: str | None = None,
+    ) -> InterviewState:
+        """Put a sentence of the document in other words, or into another section."""
+        path = f"{_one_at(project, id)}/points/{step(point)}"
+        return self._forge._one(InterviewState, "PATCH", path, {"text": text, "section": section})
+
     def remove_point(self, point: str, id: str = LAST, *, project: str = "default") -> InterviewState:
         """Take a sentence out of the document."""
         return self._forge._one(InterviewState, "DELETE", f"{_one_at(project, id)}/points/{step(point)}")

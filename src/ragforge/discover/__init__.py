@@ -5,7 +5,9 @@ route       Phase A: which probe, which patterns, whether to read anything
 recall      older turns that bear on this one
 context     Phase B's context in its order, within its budgets
 tools       what a model may do to the state, and the checks before it is done
-hear        the same by rules: what a person's message states
+ears        words, sentences and questions of a message
+filler      whether there is anything to go on, offers that are taken up
+hear        the same as tools by rules: what a person's message states
 questions   what is asked next, and how a turn reads without a model
 register    assumptions, what rests on what, and what falls
 skeleton    points of the document, by section

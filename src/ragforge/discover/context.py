@@ -10,12 +10,12 @@ decision, message
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ragforge.discover import register, route, skeleton
-from ragforge.discover.fitting import Count, shortened, squeezed
+from ragforge.discover.fitting import Count, Fence, shortened, squeezed
 from ragforge.discover.knowledge import Mode
 from ragforge.discover.recall import RECENT, fitting
 from ragforge.domain.conversation import Turn
@@ -25,8 +25,8 @@ from ragforge.domain.prompts import PromptSection, Source
 
 MOST_TOKENS = 12_000
 """All that a model reads in Phase B: context, instructions and tools."""
-LEAST_TOKENS = 4_500
-"""With less, the floor does not fit: rules ask instead."""
+_LEAST_SHARE = 0.2
+"""Of what the floor takes at most; with less, rules ask instead."""
 ROUNDS = 900
 """Kept free for calls of tools and what comes back."""
 RECENT_TURNS = RECENT
@@ -34,11 +34,10 @@ RECENT_TURNS = RECENT
 _BLOCK, _REGISTER, _SKELETON, _ROUTING, _RECENT, _MESSAGE = 800, 2_000, 1_200, 600, 1_200, 1_000
 _FLOOR = _BLOCK + _REGISTER + _SKELETON + _ROUTING + _RECENT + _MESSAGE
 _TURNS, _PASSAGES = 2_000, 4_000
+_RESERVED = 1_600
+"""Of them, what the floor may not take; of a small window, a quarter of what is left."""
 _PROBE, _PATTERN = 900, 250
 _CORE = 1_100
-
-Fence = Callable[[str, str], str]
-"""What it is, and its text: as data that no text inside can end."""
 
 
 # -- the context block
@@ -119,6 +118,12 @@ class Floor:
     compressed: tuple[str, ...]
 
 
+def least_room(mode: Mode, decision: Decision, tools: int, count: Count) -> int:
+    """Tokens below which a model would not see enough of an interview."""
+    probe = count(mode.probes[decision.probe].text) + sum(count(mode.patterns[key].text) for key in decision.patterns)
+    return count(mode.core) + probe + tools + ROUNDS + _WRAPPING + int(_FLOOR * _LEAST_SHARE)
+
+
 def room_of(window: int | None, answer: int) -> int:
     """Tokens that Phase B may take with a model of this window."""
     return MOST_TOKENS if window is None else min(MOST_TOKENS, window - answer)
@@ -145,7 +150,8 @@ def floor(
         Part("Pattern", squeezed(mode.patterns[key].text, _PATTERN, count), data=False) for key in decision.patterns
     ]
     fixed = count(core) + sum(count(each.text) for each in probe) + tools + ROUNDS + _WRAPPING
-    scale = min(1.0, max(0.0, room - fixed) / _FLOOR)
+    spare = max(0, room - fixed)
+    scale = min(1.0, (spare - min(_RESERVED, spare // 4)) / _FLOOR)
 
     def of(share: int) -> int:
         return int(share * scale)
@@ -272,7 +278,8 @@ def _passages(sources: Sequence[Source], room: int, count: Count) -> tuple[list[
 
 
 def _decided(decision: Decision) -> str:
-    lines = [f"Mode {decision.mode}; probe {decision.probe}. {decision.reason}".strip()]
+    reason = "" if decision.by else decision.reason  # a model's own words are no instruction
+    lines = [f"Mode {decision.mode}; probe {decision.probe}. {reason}".strip()]
     if decision.patterns:
         lines.append(f"Patterns: {', '.join(decision.patterns)}")
     if decision.micro_synthesis:

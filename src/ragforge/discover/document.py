@@ -6,6 +6,7 @@ A source is a passage, or what the person said in a turn. Assumptions stand in a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from ragforge.discover.knowledge import Knowledge, Mode
@@ -20,6 +21,7 @@ from ragforge.domain.discovery import (
     InterviewState,
     Point,
     Standing,
+    when,
 )
 from ragforge.domain.documents import Locator
 from ragforge.domain.prompts import Source
@@ -36,8 +38,7 @@ Escape = Callable[[str], str]
 class _Sources:
     """Numbers in the order in which sources are first named."""
 
-    def __init__(self, said: Mapping[int, str]) -> None:
-        self._said = said
+    def __init__(self) -> None:
         self._numbers: dict[tuple[str, str], int] = {}
         self.found: list[Source] = []
 
@@ -58,12 +59,13 @@ class _Sources:
         return number
 
     def turn(self, turn: int, text: str) -> int:
-        """What was said; where the turn itself is gone, the point that was taken down."""
+        """What was taken down of it: whoever reads the document need not read the whole talk."""
         number = self._number(("", str(turn) if turn != BY_HAND else text))
         if number > len(self.found):
-            said = self._said.get(turn, text)
             name = f"Interview, turn {turn}" if turn != BY_HAND else "Written by hand"
-            self.found.append(Source(number, "", (), "", name, Locator(), "", 1.0, said, 0))
+            self.found.append(Source(number, "", (), "", name, Locator(), "", 1.0, text, 0))
+        elif text not in (known := self.found[number - 1]).text:
+            self.found[number - 1] = replace(known, text=f"{known.text}\n{text}")
         return number
 
     def _number(self, key: tuple[str, str]) -> int:
@@ -82,7 +84,7 @@ def document(
     escape: Escape,
 ) -> Artifact:
     """All of it, from what is known now; sections that nothing was said to are open."""
-    sources = _Sources({turn.number: turn.question for turn in turns})
+    sources = _Sources()
     sections: list[ArtifactSection] = []
     if mode.name != (first := next(iter(knowledge))):
         of_problem = [each for each in state.points if each.section in _OF_THE_PROBLEM]
@@ -183,11 +185,18 @@ def open_questions(state: InterviewState, mode: Mode) -> list[str]:
         asked = [one for one in state.asked if f"{one.probe}.{one.criterion}" == path]
         unknown = next((one for one in asked if one.answered == UNKNOWN), None)
         if unknown is not None or path in met:
-            where = f" (turn {unknown.turn})" if unknown else ""
-            found.append(f"{unknown.text if unknown else criterion.text} Nobody could tell{where}.")
+            found.append(f"{unknown.text if unknown else _question(mode, path)} Nobody could tell.")
         else:
-            found.append(f"{asked[-1].text} Not answered." if asked else f"{criterion.text} Not talked about.")
-    return found
+            found.append(f"{asked[-1].text} Not answered." if asked else f"{_question(mode, path)} Not talked about.")
+    own = (each for each in state.asked if each.answered == UNKNOWN and not each.criterion)
+    return [*(f"{each.text} ({when(each.turn)})" for each in own), *found]
+
+
+def _question(mode: Mode, path: str) -> str:
+    """By which a criterion is asked for first."""
+    probe, _, key = path.partition(".")
+    questions = (one for cluster in mode.probes[probe].clusters for one in cluster.questions if one.criterion == key)
+    return next(questions).ask
 
 
 def _open_questions(state: InterviewState, mode: Mode, escape: Escape) -> ArtifactSection:

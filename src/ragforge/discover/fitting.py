@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 Count = Callable[[str], int]
 """Tokens of a text."""
+Fence = Callable[[str, str], str]
+"""What it is, and its text: as data that no text inside can end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,11 @@ def shortened(text: str, words: int) -> str:
     return " ".join(split) if len(split) <= words else " ".join(split[:words]) + " …"
 
 
+def capitalised(sentence: str) -> str:
+    """With a capital at its beginning; iPhone stays."""
+    return sentence if sentence[1:2].isupper() else sentence[:1].upper() + sentence[1:]
+
+
 def squeezed(text: str, room: int, count: Count) -> str:
     """The beginning and the end of a text within a number of tokens; what is left out in between is marked."""
     if count(text) <= room:
@@ -63,7 +70,11 @@ def squeezed(text: str, room: int, count: Count) -> str:
             high = middle - 1
     if low:
         return _ends(words, low)
-    return text[: max(0, room - 2)]  # one word without a space may be longer than all the room
+    low, high = 0, len(text)  # one word without a space may be longer than all the room
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if count(text[:middle]) <= room else (low, middle - 1)
+    return text[:low]
 
 
 def _ends(words: Sequence[str], kept: int) -> str:

@@ -6,15 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ragforge.discover import skeleton
-from ragforge.discover.hear import Ears
+from ragforge.discover.ears import Ears
+from ragforge.discover.fitting import shortened
 from ragforge.discover.knowledge import Knowledge, Mode, Probe, Question, signalled
 from ragforge.discover.route import is_done, unasked
 from ragforge.domain.discovery import AskedQuestion, Change, Decision, InterviewState
 
 FEWEST, MOST = 2, 3
 """Questions of one turn."""
+_RECALLED = 7
+"""Words by which a point is told in passing."""
 _SUMMED_UP = 3
 """Points of a probe that a synthesis names."""
+
+
+def still_open(state: InterviewState, probe: Probe) -> list[AskedQuestion]:
+    """What was asked of a probe and is not answered, for somebody who comes back to it."""
+    unmet = [each for each in state.asked if each.probe == probe.key and not each.answered]
+    return [each for each in unmet if not skeleton.is_met(state, probe.path(each.criterion))][:MOST]
 
 
 def chosen(state: InterviewState, mode: Mode, decision: Decision, message: str, ears: Ears) -> list[AskedQuestion]:
@@ -90,6 +99,7 @@ def reply(
     questions: Sequence[AskedQuestion],
     offer: str,
     again: Sequence[AskedQuestion] = (),
+    why: str = "",
 ) -> str:
     """What was noted, what the documents say, what is asked next."""
     parts = [noted(changes)]
@@ -98,7 +108,7 @@ def reply(
     if decision.micro_synthesis and before.probe and (summary := synthesis(state, knowledge, before)):
         parts.append(summary)
     probe = mode.probes[decision.probe]
-    if questions and (decision.probe != before.probe or decision.mode != before.mode):
+    if questions and not again and (decision.probe != before.probe or decision.mode != before.mode):
         parts.append(f"**{probe.title}.** {probe.purpose}")
     parts += [
         f"On “{each.question.text}” the documents already say:\n\n{each.text}" for each in documents if each.answers
@@ -106,7 +116,8 @@ def reply(
     if also := "\n".join(each.text for each in documents if not each.answers):
         parts.append(f"The documents say on this:\n\n{also}")
     if again:
-        parts.append(f"Back to where we were:\n\n{listed(again)}")
+        parts.append(why or "Back to where we were:")
+        parts.append(listed(again))
     elif questions:
         parts.append(listed(questions))
     elif documents:
@@ -130,11 +141,16 @@ def listed(questions: Sequence[AskedQuestion]) -> str:
 
 def noted(changes: Sequence[Change]) -> str:
     """What a turn took down, in a line or two."""
-    points = [each for each in changes if each.tool == "fill_section" and not each.refused]
+    points = [each.text.partition(": ") for each in changes if each.tool == "fill_section" and not each.refused]
     lines = []
     if points:
-        sections = ", ".join(dict.fromkeys(each.text.partition(":")[0] for each in points))
-        lines.append(f"Noted under {sections.replace('-', ' ')}.")
+        by_section: dict[str, list[str]] = {}
+        for section, _, text in points:
+            by_section.setdefault(section.replace("-", " "), []).append(f"“{shortened(text, _RECALLED)}”")
+        lines.append(
+            "Noted under " + "; ".join(f"{name}: {', '.join(told)}" for name, told in by_section.items()) + "."
+        )
+    lines += [f"{each.text.partition(' was: ')[0]} is corrected." for each in changes if each.tool == "correct_point"]
     lines += [f"Assumption {each.text}." for each in changes if each.tool == "register_assumption" and not each.refused]
     lines += [f"{each.text}." for each in changes if each.tool == "update_assumption" and not each.refused]
     unknown = [each for each in changes if each.tool == "open_question"]

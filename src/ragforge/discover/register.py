@@ -7,13 +7,22 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ragforge.discover.fitting import Count, fitted, shortened
-from ragforge.domain.discovery import Assumption, Evidence, InterviewState, Level, Standing
+from ragforge.domain.discovery import (
+    Assumption,
+    Evidence,
+    InterviewState,
+    Level,
+    Standing,
+    reached,
+    stand_again,
+)
 from ragforge.errors import Conflict, NotFound, UserError
 
 MOST = 500
 """Assumptions of one interview."""
 LONGEST = 400
 """Characters of a statement."""
+LONGEST_EVIDENCE = 1_000
 _URGENT = (Standing.SHAKEN, Standing.OPEN, Standing.REFUTED, Standing.CONFIRMED)
 _WEIGHT = {Level.HIGH: 0, Level.MEDIUM: 1, Level.LOW: 2}
 _SHARES = (1.0, 0.85, 0.7, 0.5, 0.3, 0.0)
@@ -91,6 +100,10 @@ def revised(
 ) -> tuple[InterviewState, tuple[str, ...]]:
     """The state with one assumption changed, and the ids of those that fell or recovered with it."""
     old = find(state, id)
+    if evidence is not None and len(evidence.text) > LONGEST_EVIDENCE:
+        raise UserError(
+            f"the evidence has {len(evidence.text):,} characters", hint=f"say it in at most {LONGEST_EVIDENCE:,}"
+        )
     if status is Standing.SHAKEN:
         raise UserError("only what an assumption rests on can shake it", hint="say open, confirmed or refuted")
     rests_on = old.depends_on if depends_on is None else tuple(find(state, each).id for each in depends_on)
@@ -105,14 +118,21 @@ def revised(
         depends_on=tuple(dict.fromkeys(rests_on)),
         evidence=old.evidence if evidence is None else (*old.evidence, evidence),
     )
-    state = replace(state, assumptions=tuple(new if each is old else each for each in state.assumptions))
+    state = replace(
+        state,
+        assumptions=tuple(new if each is old else each for each in state.assumptions),
+        points=tuple(
+            replace(each, text=new.statement) if each.assumption == old.id and each.text == old.statement else each
+            for each in state.points
+        ),
+    )
     return _settled(state, old, new)
 
 
 def removed(state: InterviewState, id: str) -> InterviewState:
     """The state without an assumption; what depended on it no longer does."""
-    gone = find(state, id).id
-    below = dependants(state, gone)
+    old = find(state, id)
+    gone = old.id
     state = replace(
         state,
         assumptions=tuple(
@@ -120,9 +140,13 @@ def removed(state: InterviewState, id: str) -> InterviewState:
             for each in state.assumptions
             if each.id != gone
         ),
-        points=tuple(replace(each, assumption="") if each.assumption == gone else each for each in state.points),
+        points=tuple(
+            replace(each, assumption="") if each.assumption == gone else each
+            for each in state.points
+            if each.assumption != gone or each.text != old.statement  # else it would stand there as a fact
+        ),
     )
-    return _recovered(state, below)[0]
+    return _recovered(state)[0]
 
 
 def _settled(state: InterviewState, old: Assumption, new: Assumption) -> tuple[InterviewState, tuple[str, ...]]:
@@ -137,20 +161,19 @@ def _settled(state: InterviewState, old: Assumption, new: Assumption) -> tuple[I
     else:
         if new.status is Standing.OPEN and _rests_on_fallen(by_id, new.id):
             by_id[new.id] = replace(new, status=Standing.SHAKEN)
-        return _recovered(replace(state, assumptions=tuple(by_id.values())), dependants(state, new.id))
+        return _recovered(replace(state, assumptions=tuple(by_id.values())))
     return replace(state, assumptions=tuple(by_id.values())), tuple(touched)
 
 
-def _recovered(state: InterviewState, shaken: Collection[str]) -> tuple[InterviewState, tuple[str, ...]]:
-    """Those of them that rest on nothing refuted any more stand again."""
-    by_id = {each.id: each for each in state.assumptions}
-    free = [id for id in shaken if by_id[id].status is Standing.SHAKEN and not _rests_on_fallen(by_id, id)]
-    by_id |= {id: replace(by_id[id], status=Standing.OPEN) for id in free}
-    return replace(state, assumptions=tuple(by_id.values())), tuple(free)
+def _recovered(state: InterviewState) -> tuple[InterviewState, tuple[str, ...]]:
+    """What rests on nothing refuted any more stands again; and which these are."""
+    after = replace(state, assumptions=stand_again(state.assumptions))
+    pairs = zip(state.assumptions, after.assumptions, strict=True)
+    return after, tuple(one.id for one, other in pairs if one.status is not other.status)
 
 
 def _rests_on_fallen(by_id: dict[str, Assumption], id: str) -> bool:
-    return any(by_id[each].status is Standing.REFUTED for each in _reached(lambda one: by_id[one].depends_on, id))
+    return any(by_id[each].status is Standing.REFUTED for each in reached(lambda one: by_id[one].depends_on, id))
 
 
 def dependants(state: InterviewState, id: str) -> list[str]:
@@ -159,17 +182,8 @@ def dependants(state: InterviewState, id: str) -> list[str]:
     for each in state.assumptions:
         for one in each.depends_on:
             above.setdefault(one, []).append(each.id)
-    found = set(_reached(lambda one: above.get(one, ()), id))
+    found = set(reached(lambda one: above.get(one, ()), id))
     return [each.id for each in state.assumptions if each.id in found]
-
-
-def _reached(following: Callable[[str], Collection[str]], start: str) -> Iterator[str]:
-    seen, waiting = {start}, list(following(start))
-    while waiting:
-        if (id := waiting.pop()) not in seen:
-            seen.add(id)
-            yield id
-            waiting += following(id)
 
 
 def _circle(state: InterviewState, id: str, rests_on: Sequence[str]) -> list[str]:

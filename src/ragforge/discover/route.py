@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ragforge.discover import register, skeleton
-from ragforge.discover.fitting import Count, shortened, squeezed
-from ragforge.discover.hear import Ears, agrees, due, is_filler, only_asks
+from ragforge.discover.ears import Ears, asks, only_asks, statements
+from ragforge.discover.filler import agrees, asks_again, is_filler
+from ragforge.discover.fitting import Count, Fence, shortened, squeezed
+from ragforge.discover.hear import due
 from ragforge.discover.knowledge import Knowledge, Mode, Probe, Question, signalled
 from ragforge.domain.conversation import Turn
 from ragforge.domain.discovery import UNKNOWN, Decision, InterviewState, Noticed, Progression
@@ -81,7 +83,7 @@ def by_rules(message: str, state: InterviewState, last_answer: str, knowledge: K
         return Decision(mode.name, next_probe(state, mode, message, ears), reason=f"agreed to go on: {mode.title}")
     mode = knowledge[state.mode]
     filler = is_filler(message, last_answer, ears)
-    asks_back = not filler and bool(state.pending) and only_asks(message)
+    asks_back = bool(state.pending) and (asks_again(message) if filler else only_asks(message))
     probe = state.probe if asks_back and state.probe else next_probe(state, mode, "" if filler else message, ears)
     patterns = () if filler else _patterns(message, state, mode, ears)
     changed = probe != state.probe
@@ -200,15 +202,22 @@ def messages(
     block: str,
     turns: Sequence[Turn],
     count: Count,
+    fence: Fence = lambda what, text: text,
 ) -> tuple[list[Message], list[str]]:
     """Phase A's prompt, below its limit whatever the state holds; and what was shortened, in words."""
     for scale in (1.0, 0.6, 0.35, 0.15, 0.05):
         parts = _parts(message, state, last_answer, mode, knowledge, block, turns, count, scale)
-        text = "\n\n".join(f"## {name}\n{part}" for name, part, _ in parts if part)
+        text = "\n\n".join(
+            f"## {name}\n{fence(name.lower(), part) if name in _DATA else part}" for name, part, _ in parts if part
+        )
         sent = [Message(Role.SYSTEM, _SYSTEM), Message(Role.USER, text)]
         if tokens(sent, count) < MOST_TOKENS:
             break
     return sent, [note for _, _, note in parts if note]
+
+
+_DATA = ("What is known", "So far", "The interviewer said last", "The person says")
+"""Parts that hold words of people or documents."""
 
 
 def tokens(sent: Sequence[Message], count: Count) -> int:
@@ -252,8 +261,12 @@ def _parts(
 
 
 def checked(form: Routing, rules: Decision, knowledge: Knowledge, message: str, ears: Ears, model: str) -> Decision:
-    """What a model decided, as far as it names what there is; else what the rules say."""
-    mode = form.mode if form.mode in knowledge else rules.mode
+    """What a model decided, as far as it names what there is; else what the rules say.
+
+    The mode changes only where the person agreed to that or speaks of it, and a question is always looked up.
+    """
+    wished = form.mode in knowledge and set(ears.subject(knowledge[form.mode].title)) & set(ears.subject(message))
+    mode = form.mode if wished else rules.mode
     known = knowledge[mode]
     probe = form.next_probe if form.next_probe in known.probes else ""
     if not probe:
@@ -265,7 +278,7 @@ def checked(form: Routing, rules: Decision, knowledge: Knowledge, message: str, 
         probe,
         patterns or tuple(key for key in rules.patterns if key in known.patterns),
         form.micro_synthesis,
-        not rules.filler and (form.requires_retrieval or long),
+        not rules.filler and (form.requires_retrieval or long or any(map(asks, statements(message)))),
         " ".join(form.reason.split())[:_LONGEST_REASON],
         model,
         rules.filler,

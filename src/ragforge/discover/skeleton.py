@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from ragforge.discover.fitting import Count, fitted, shortened
+from ragforge.discover.fitting import Count, capitalised, fitted, shortened
 from ragforge.discover.knowledge import Mode
-from ragforge.domain.discovery import Cited, InterviewState, Met, Point, when
+from ragforge.domain.discovery import BY_HAND, Cited, InterviewState, Met, Point, when
 from ragforge.errors import NotFound, UserError
 
 MOST = 400
@@ -32,13 +32,9 @@ def pointed(
     documents: Sequence[str] = (),
 ) -> tuple[InterviewState, Point | None]:
     """The state with one more point; none where the section says it already."""
-    flat = " ".join(text.split())
     if mode.section(section) is None:
         raise UserError(f"no section {section!r}", hint=f"there are {', '.join(each.key for each in mode.sections)}")
-    if not flat:
-        raise UserError("the point says nothing", hint="state it in one sentence")
-    if len(flat) > LONGEST:
-        raise UserError(f"the point has {len(flat)} characters", hint=f"state it in at most {LONGEST}")
+    flat = _sentence(text)
     if len(state.points) >= MOST:
         raise UserError(f"there are {MOST} points already", hint="make the document, and begin another interview")
     words = set(subject(flat))
@@ -52,14 +48,41 @@ def pointed(
     return replace(state, points=(*state.points, point), numbers=(state.numbers[0], number)), point
 
 
+def find(state: InterviewState, id: str) -> Point:
+    found = next((each for each in state.points if each.id == id.strip().upper()), None)
+    if found is None:
+        raise NotFound(f"no point {id!r}", hint="they are numbered P1, P2, …: see which there are")
+    return found
+
+
+def revised(
+    state: InterviewState, id: str, sections: Collection[str], *, text: str | None = None, section: str | None = None
+) -> InterviewState:
+    """The state with a point in other words, or in another section. What a person writes is no longer a quotation."""
+    old = find(state, id)
+    if section is not None and section not in sections:
+        raise UserError(f"no section {section!r}", hint=f"there are {', '.join(sections)}")
+    new = replace(old, section=section or old.section)
+    if text is not None and (flat := _sentence(text)) != old.text:
+        new = replace(new, text=flat, turn=BY_HAND, cited=())
+    return replace(state, points=tuple(new if each is old else each for each in state.points))
+
+
 def removed(state: InterviewState, id: str) -> InterviewState:
     """The state without a point; a criterion that nothing else speaks to is to be met again."""
-    gone = next((each for each in state.points if each.id == id.strip().upper()), None)
-    if gone is None:
-        raise NotFound(f"no point {id!r}", hint="they are numbered P1, P2, …: see which there are")
+    gone = find(state, id)
     kept = tuple(each for each in state.points if each is not gone)
     lost = gone.criterion if gone.criterion not in {each.criterion for each in kept} else ""
     return replace(state, points=kept, met=tuple(each for each in state.met if each.criterion != lost))
+
+
+def _sentence(text: str) -> str:
+    flat = " ".join(text.split())
+    if not flat:
+        raise UserError("the point says nothing", hint="state it in one sentence")
+    if len(flat) > LONGEST:
+        raise UserError(f"the point has {len(flat)} characters", hint=f"state it in at most {LONGEST}")
+    return capitalised(flat)
 
 
 def is_met(state: InterviewState, criterion: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, make_dataclass, replace
+from functools import cache
 from typing import Literal
 
 from ragforge.discover import register, skeleton
@@ -22,6 +23,8 @@ from ragforge.errors import RagforgeError, UserError
 LONGEST_ORG_CONTEXT = 1_500
 _LONGEST_REPLY = 2_500
 _LONGEST_QUESTION = 300
+_MOST_NEW = 12
+"""Assumptions of one turn."""
 _OWN_WORDS = 0.6
 """Of a point's telling words, those that the person must have used where no passage is cited."""
 _SAME = 0.8
@@ -127,17 +130,24 @@ _TOOLS = (
 
 
 def tools_for(mode: Mode, state: InterviewState) -> tuple[Tool, ...]:
-    """The tools of a turn. What can be named is part of their form: a section, an assumption that is there.
+    """The tools of a turn. The sections are part of their form; while nothing is assumed, nothing can be updated."""
+    return _tools_for(tuple(each.key for each in mode.sections), bool(state.assumptions))
 
-    While there are no assumptions, there is nothing to update.
-    """
-    sections = Literal[tuple(each.key for each in mode.sections)]  # type: ignore[valid-type]
+
+def all_tools(mode: Mode) -> tuple[Tool, ...]:
+    """Those that a turn may come to have."""
+    return _tools_for(tuple(each.key for each in mode.sections), True)
+
+
+@cache
+def _tools_for(keys: tuple[str, ...], updates: bool) -> tuple[Tool, ...]:
+    sections = Literal[keys]  # type: ignore[valid-type]
     shapes: dict[str, type] = {
         "fill_section": make_dataclass(
             "FillSection", [("section", sections), ("points", tuple[NewPoint, ...])], bases=(FillSection,), frozen=True
         ),
     }
-    there = [each for each in _TOOLS if each.name != "update_assumption" or state.assumptions]
+    there = [each for each in _TOOLS if each.name != "update_assumption" or updates]
     return tuple(replace(each, shape=shapes.get(each.name, each.shape)) for each in there)
 
 
@@ -202,6 +212,9 @@ class Workbench:
 
     def _register(self, given: RegisterAssumption) -> str:
         statement = self.checks.clean(given.statement)
+        if sum(each.tool == "register_assumption" and not each.refused for each in self.changes) >= _MOST_NEW:
+            raise UserError(f"{_MOST_NEW} were registered in this turn", hint="keep to what matters, and ask")
+        there = {each.id for each in self.state.assumptions}
         cited, _ = self.checks.cite(given.evidence or statement, given.sources) if given.sources else ((), "")
         evidence = self.checks.clean(given.evidence)
         self.state, new = register.registered(
@@ -212,13 +225,19 @@ class Workbench:
             probe=self.decision.probe,
             turn=self.turn,
             subject=self.checks.subject,
-            depends_on=given.depends_on,
-            evidence=[Evidence(evidence or cited[0].quote, self.turn, cited)] if evidence or cited else (),
-            documents=self.checks.inherits(f"{statement} {evidence}", cited),
+            depends_on=[each for each in given.depends_on if each.strip().upper() in there],
+            evidence=self._evidence(evidence, cited),
+            documents=self.checks.inherits(statement, ()),
         )
         rests = f", depends on {', '.join(new.depends_on)}" if new.depends_on else ""
         sure = f"confidence {new.confidence}, impact {new.impact}{rests}"
-        return self._did("register_assumption", f"{new.id}: {new.statement} ({sure})")
+        unknown = [each for each in given.depends_on if each.strip().upper() not in there]
+        told = f"; there is no {_short(', '.join(unknown))}, that was left out" if unknown else ""
+        return self._did("register_assumption", f"{new.id}: {new.statement} ({sure})") + told
+
+    def _evidence(self, text: str, cited: tuple[Cited, ...]) -> list[Evidence]:
+        said = text or (cited[0].quote if cited else "")
+        return [Evidence(said, self.turn, cited, self.checks.inherits(said, cited))] if said else []
 
     def _update(self, given: UpdateAssumption) -> str:
         evidence = self.checks.clean(given.evidence)
@@ -229,6 +248,8 @@ class Workbench:
                 raise UserError(why, hint="leave sources out, or quote what the passage says")
         if given.status in ("confirmed", "refuted") and not evidence:
             raise UserError(f"{given.id} cannot be {given.status} without evidence", hint="say what shows it")
+        if evidence and not cited and not self._was_said(evidence):
+            raise UserError("neither the person nor a passage says that", hint="cite a passage, or use their words")
         self.state, touched = register.revised(
             self.state,
             given.id,
@@ -236,14 +257,9 @@ class Workbench:
             impact=given.impact,
             status=None if given.status is None else Standing(given.status),
             depends_on=given.depends_on,
-            evidence=Evidence(evidence, self.turn, cited) if evidence else None,
+            evidence=Evidence(evidence, self.turn, cited, self.checks.inherits(evidence, cited)) if evidence else None,
         )
         new = register.find(self.state, given.id)
-        if inherited := self.checks.inherits(evidence, cited):
-            widened = replace(new, documents=tuple(dict.fromkeys((*new.documents, *inherited))))
-            self.state = replace(
-                self.state, assumptions=tuple(widened if one is new else one for one in self.state.assumptions)
-            )
         return self._did("update_assumption", settled(new.id, new.status, touched))
 
     def _fill(self, given: FillSection) -> str:
@@ -257,7 +273,7 @@ class Workbench:
         cited: tuple[Cited, ...] = ()
         if given.sources:
             cited, why = self.checks.cite(text, given.sources)
-            if not cited:
+            if not cited and not self._was_said(text):  # else it is the person's, not the passage's
                 return self._refused("fill_section", f"“{_short(text)}”: {why}")
         elif not self._was_said(text):
             why = "the person did not say that: cite a passage, or register it as an assumption"
@@ -288,10 +304,15 @@ class Workbench:
         return bool(words) and len(words & set(self.checks.said)) >= _OWN_WORDS * len(words)
 
     def _path(self, criterion: str) -> str:
-        """A criterion by its key in this probe, or by its full name; empty where there is none."""
-        name = criterion.strip()
-        full = name if "." in name else f"{self.decision.probe}.{name}"
+        """A criterion of this probe, by its key or its full name; empty where there is none."""
+        name = criterion.strip().removeprefix(f"{self.decision.probe}.")
+        full = f"{self.decision.probe}.{name}"
         return full if name and self.mode.criterion(full) else ""
+
+    def _bears(self, path: str) -> bool:
+        """Whether there is something to meet a criterion by: a point, or an answer to what was asked for it."""
+        pointed = any(each.criterion == path for each in self.state.points)
+        return pointed or any(f"{each.probe}.{each.criterion}" == path for each in self.state.pending)
 
     def _describe(self, given: UpdateOrgContext) -> str:
         text = self.checks.clean(given.text).strip()
@@ -315,12 +336,15 @@ class Workbench:
                 raise UserError(f"a question has {len(text)} characters", hint=f"1 to {_LONGEST_QUESTION}")
             if before := self._asked_before(text):
                 raise UserError(f"that was asked in turn {before.turn}: {before.text}", hint="ask something else")
+        if len(set(texts)) < len(texts):
+            raise UserError("a question is there twice", hint="ask each once")
         reply = given.reply.strip()  # its markers are checked with the rest of the turn
         if len(reply) > _LONGEST_REPLY:
             raise UserError(f"the reply has {len(reply):,} characters", hint=f"say it in {_LONGEST_REPLY:,}")
         for each in given.criteria_met:
-            if path := self._path(each):
+            if (path := self._path(each)) and self._bears(path):
                 self.state = skeleton.met(self.state, path, self.turn)
+                self._did("criterion_met", path)
         self.reply, self.done = reply, True
         self.questions = tuple(
             AskedQuestion(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -68,6 +68,8 @@ class Evidence:
     turn: int
     """In which it came up."""
     cited: tuple[Cited, ...] = ()
+    documents: tuple[str, ...] = ()
+    """Ids of documents that its words may come from, beside those it cites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,8 @@ class Interview:
 
 def without_documents(state: InterviewState, gone: Collection[str]) -> InterviewState:
     """The state with nothing in it that may hold words of these documents; what rested on it is no longer met."""
+    if state.documents.isdisjoint(gone):
+        return state
     kept_points = tuple(each for each in state.points if not set(each.documents) & set(gone) and not _cites(each, gone))
     lost = {each.criterion for each in state.points} - {each.criterion for each in kept_points}
     return _consistent(
@@ -219,7 +223,8 @@ def without_documents(state: InterviewState, gone: Collection[str]) -> Interview
 
 
 def _cites(what: Evidence | Point, documents: Collection[str]) -> bool:
-    return any(each.document in documents for each in what.cited)
+    own = what.documents if isinstance(what, Evidence) else ()
+    return any(document in documents for document in (*own, *(each.document for each in what.cited)))
 
 
 def without_turn(state: InterviewState, turn: int) -> InterviewState:
@@ -228,17 +233,49 @@ def without_turn(state: InterviewState, turn: int) -> InterviewState:
         replace(
             state,
             points=tuple(each for each in state.points if each.turn != turn),
-            assumptions=tuple(
-                replace(each, evidence=tuple(some for some in each.evidence if some.turn != turn))
-                for each in state.assumptions
-                if each.turn != turn
-            ),
+            assumptions=tuple(_unproved(each, turn) for each in state.assumptions if each.turn != turn),
             asked=tuple(
                 replace(each, answered=0) if each.answered == turn else each
                 for each in state.asked
                 if each.turn != turn
             ),
             met=tuple(each for each in state.met if each.turn != turn),
+            fired=tuple(each for each in state.fired if each.turn != turn),
+            patterns=tuple(each for each in state.patterns if each.turn != turn),
+        )
+    )
+
+
+def _unproved(assumption: Assumption, turn: int) -> Assumption:
+    """Without what a turn brought; it is open again if that alone settled it."""
+    left = tuple(some for some in assumption.evidence if some.turn != turn)
+    judged = assumption.status in (Standing.CONFIRMED, Standing.REFUTED)
+    reopened = judged and not left and left != assumption.evidence
+    return replace(assumption, evidence=left, status=Standing.OPEN if reopened else assumption.status)
+
+
+def taken_back(before: InterviewState, after: InterviewState, now: InterviewState) -> InterviewState:
+    """What is known without a turn: as before it, with whatever a person corrected since. No number is given twice.
+
+    `after` is what the turn left.
+    """
+    hand_made = [each for each in now.assumptions if each not in after.assumptions]
+    touched = {each.id for each in hand_made}
+    gone = {each.id for each in after.assumptions} - {each.id for each in now.assumptions}
+    olds = [each for each in before.assumptions if each.id not in touched | gone]
+    new_points = [each for each in now.points if each not in after.points]
+    changed = {each.id for each in new_points}
+    lost = {each.id for each in after.points} - {each.id for each in now.points}
+    kept_points = [each for each in before.points if each.id not in changed | lost]
+    return _consistent(
+        replace(
+            before,
+            version=now.version,
+            turn=now.turn,
+            numbers=now.numbers,
+            mode=now.mode if now.mode != after.mode else before.mode,
+            assumptions=tuple(sorted((*olds, *hand_made), key=lambda each: int(each.id[1:]))),
+            points=tuple(sorted((*kept_points, *new_points), key=lambda each: int(each.id[1:]))),
         )
     )
 
@@ -266,13 +303,36 @@ def with_turns(state: InterviewState, numbers: Mapping[int, int]) -> InterviewSt
     )
 
 
+def reached(following: Callable[[str], Iterable[str]], start: str) -> Iterator[str]:
+    """Everything that can be come to from one place, near and far."""
+    seen, waiting = {start}, list(following(start))
+    while waiting:
+        if (id := waiting.pop()) not in seen:
+            seen.add(id)
+            yield id
+            waiting += following(id)
+
+
+def stand_again(assumptions: Sequence[Assumption]) -> tuple[Assumption, ...]:
+    """Those that are shaken and rest on nothing refuted any more are open."""
+    by_id = {each.id: each for each in assumptions}
+
+    def falls(each: Assumption) -> bool:
+        return any(by_id[id].status is Standing.REFUTED for id in reached(lambda one: by_id[one].depends_on, each.id))
+
+    return tuple(
+        replace(each, status=Standing.OPEN) if each.status is Standing.SHAKEN and not falls(each) else each
+        for each in assumptions
+    )
+
+
 def _consistent(state: InterviewState) -> InterviewState:
     """Without links to what is gone."""
     there = {each.id for each in state.assumptions}
     return replace(
         state,
-        assumptions=tuple(
-            replace(each, depends_on=tuple(id for id in each.depends_on if id in there)) for each in state.assumptions
+        assumptions=stand_again(
+            [replace(each, depends_on=tuple(id for id in each.depends_on if id in there)) for each in state.assumptions]
         ),
         points=tuple(replace(each, assumption=each.assumption * (each.assumption in there)) for each in state.points),
     )

@@ -31,8 +31,8 @@ from ragforge.answer.units import units
 from ragforge.assemble.assemble import fenced, visible
 from ragforge.assemble.estimate import prompt_tokens
 from ragforge.assemble.shape import is_casual
-from ragforge.discover import context, document, hear, questions, recall, route, skeleton, tools
-from ragforge.discover.hear import Ears
+from ragforge.discover import context, document, ears, filler, hear, questions, recall, route, skeleton, tools
+from ragforge.discover.ears import Ears
 from ragforge.discover.knowledge import Knowledge, Mode, signalled
 from ragforge.domain.access import OWNER, Scope
 from ragforge.domain.cancel import Cancel, Cancelled
@@ -52,6 +52,7 @@ from ragforge.domain.discovery import (
     InterviewTurn,
     TurnAccount,
     TurnDone,
+    taken_back,
 )
 from ragforge.domain.generation import Message, Role, Sampling, Usage
 from ragforge.domain.library import Project, Summary
@@ -78,6 +79,8 @@ LONGEST_MESSAGE = 100_000
 _PARENTS = 4
 _ROUNDS = 4
 """Steps that a model may take; in the last it can do nothing but ask. If it does not, rules do."""
+_COMMON = 4
+"""Texts that may share a word without its being common."""
 _MOST_CALLS = 16
 """Of one step: a weak model may go on calling until its tokens end."""
 _DECIDING, _SUMMING_UP = Sampling(0.0, 300), Sampling(0.0, 120)
@@ -90,6 +93,12 @@ _READ, _SIGNALS, _SURE, _TOPIC = 6, 8, 2, 3
 that tell what an interview is about."""
 UNTITLED = "Interview"
 _SUMMARY_WORDS = 40
+_OF_DOCUMENTS = re.compile(
+    r"(?:what|anything|something) (?:do|does|did|is|in)? ?(?:the|our|my|your)? ?(?:documents?|files?|papers?|sources?) "
+    r"(?:say|tell|know|have|write)?(?: us| me)? ?(?:about|on|of) ",
+    re.IGNORECASE,
+)
+"""“What do the documents say about …”: what follows is what is looked for."""
 _STOPPED = "stopped before the turn was complete"
 
 
@@ -177,9 +186,14 @@ class Interviewer:
             after = change(before)
             return before if after == before else c.interviews.put(scope, project, interview, after)
 
-    def undo(self, scope: Scope, project: str, interview: str) -> InterviewState:
-        """Take back the last turn: it goes, with all that came of it. Its number is not given again."""
-        with self._catalog.write() as c:
+    def undo(self, scope: Scope, name: str, interview: str) -> InterviewState:
+        """Take back the last turn: it goes, with all that came of it, but not what a person corrected since.
+
+        Its number is not given again.
+        """
+        known = self._project(scope, name)
+        project = known.id
+        with self._at_work(), self._catalog.write() as c:
             turns = c.conversations.turns(scope, project, interview)
             if not turns:
                 raise UserError("there is no turn to take back", hint="say something first")
@@ -188,9 +202,19 @@ class Interviewer:
             if not kept:
                 raise Outdated(f"what was known before turn {last.number} is no longer kept", hint="correct it by hand")
             before = c.interviews.at(scope, project, interview, kept[0].version)
+            of_turn = [each for each in c.interviews.versions(scope, project, interview) if each.turn == last.number]
+            after = c.interviews.at(scope, project, interview, of_turn[-1].version) if of_turn else before
+            mine = c.interviews.get(scope, project, interview)
             c.conversations.remove_turn(scope, project, last.id)
             now = c.interviews.get(scope, project, interview)
-            return c.interviews.put(scope, project, interview, _taken_back(before, now))
+            primed = c.projects.org_context(scope, project)
+            if unprimes := bool(primed) and primed == _priming(last.question):
+                c.projects.set_org_context(scope, project, "")
+            back = replace(taken_back(before, after, mine), version=now.version, turn=now.turn)
+            state = c.interviews.put(scope, project, interview, back)
+        if unprimes:
+            self._write_state(self._owner, known.slug)
+        return state
 
     def document(self, scope: Scope, name: str, interview: str, mode: str = "", title: str = "") -> Artifact:
         """The document as it stands now; nothing is stored."""
@@ -305,6 +329,7 @@ class _Turn:
         self._count = estimated_tokens if self._model is None else self._model.count
         self._request = f"{saying.request}-{uuid4().hex[:12]}" if saying.request else uuid4().hex
         self._message = visible(saying.message)[0].strip()
+        self._marker = secrets.token_hex(8)
         self._knowledge = interviewer.knowledge()
         self.changes: list[Change] = []
         self._notices: list[str] = []
@@ -316,6 +341,8 @@ class _Turn:
         self._searches = 0
         self._phase_a = 0
         self._tools = 0
+        self._largest = 0
+        """Tokens of the largest request of Phase B."""
         self._reply = Checked("", (), (), ())
         self._wrote = ""
         """The model that asked; empty: rules did."""
@@ -361,14 +388,14 @@ class _Turn:
 
     def decide(self) -> Decision:
         """By rules what filler is; by a model, if there is one, what else happens."""
-        filler = hear.is_filler(self._message, self._last, _EARS)
-        agreed = bool(self._state.offer) and hear.agrees(self._message, _EARS)
+        fills = filler.is_filler(self._message, self._last, EARS)
+        agreed = bool(self._state.offer) and filler.agrees(self._message, EARS)
         self._heard = (
             hear.Heard(self._state, ())
-            if filler or agreed
-            else hear.hear(self._message, self._state, self._knowledge[self._state.mode], self._number, _EARS)
+            if fills or agreed
+            else hear.hear(self._message, self._state, self._knowledge[self._state.mode], self._number, EARS)
         )
-        rules = route.by_rules(self._message, self._heard.state, self._last, self._knowledge, _EARS)
+        rules = route.by_rules(self._message, self._heard.state, self._last, self._knowledge, EARS)
         decision = rules if rules.filler else self._routed(rules)
         self._decision = self._steered(decision)
         self._took("decide")
@@ -380,7 +407,7 @@ class _Turn:
         mode = self._knowledge[self._state.mode]
         block, note = context.context_block(self._project_state, 330, self._count)
         sent, notes = route.messages(
-            self._message, self._state, self._last, mode, self._knowledge, block, self._turns, self._count
+            self._message, self._state, self._last, mode, self._knowledge, block, self._turns, self._count, self._fence
         )
         self._phase_a = route.tokens(sent, self._count)
         self._compressed += [f"Phase A: {note}"] if note else []
@@ -392,7 +419,7 @@ class _Turn:
             why = problem.message if isinstance(problem, RagforgeError) else "it took too long"
             self._degraded.append(Degraded("routing", f"decided by rules: {why}", getattr(problem, "hint", "")))
             return rules
-        return route.checked(form, rules, self._knowledge, self._message, _EARS, self._cheap.card.name)
+        return route.checked(form, rules, self._knowledge, self._message, EARS, self._cheap.card.name)
 
     def _steered(self, decision: Decision) -> Decision:
         """What the person chose counts more than what was decided."""
@@ -400,7 +427,7 @@ class _Turn:
         mode = _mode(self._knowledge, saying.mode or decision.mode)
         decided = decision.probe in mode.probes
         probe = saying.probe or (
-            decision.probe if decided else route.next_probe(self._heard.state, mode, self._message, _EARS)
+            decision.probe if decided else route.next_probe(self._heard.state, mode, self._message, EARS)
         )
         if probe not in mode.probes:
             raise UserError(f"no probe is called {probe!r}", hint=f"there are {', '.join(mode.probes)}")
@@ -415,14 +442,14 @@ class _Turn:
     def gather(self) -> None:
         """The floor, what is looked up by key, and what is retrieved within the room that is left."""
         model = self._model
-        self._at_hand = tools.tools_for(self._mode, self._state)
-        self._tools = 0 if model is None else model.tool_tokens(self._at_hand)
+        self._tools = 0 if model is None else model.tool_tokens(tools.all_tools(self._mode))
         window = None if model is None else model.card.window
         room = context.room_of(window, self._saying.sampling.max_tokens)
-        if model is not None and room < context.LEAST_TOKENS:
+        least = context.least_room(self._mode, self._decision, self._tools, self._count)
+        if model is not None and room < least:
             self._notices.append(
                 f"{model.card.name} reads too little for an interview ({window:,} tokens): rules ask. Choose a model "
-                f"that reads {context.LEAST_TOKENS + self._saying.sampling.max_tokens:,}, or set model.window"
+                f"that reads {least + self._saying.sampling.max_tokens:,}, or set model.window"
             )
             self._model, self._tools, room = None, 0, context.MOST_TOKENS
         self._room = room
@@ -444,7 +471,6 @@ class _Turn:
             older = self._recalled()
             found = sources_in(self._searched(self._query, base.passages_room))[:_PARENTS]
             sources = [replace(source, number=number) for number, source in enumerate(found, 1)]
-        marker = secrets.token_hex(8)
         self.prompt = context.assembled(
             base,
             self._decision,
@@ -452,11 +478,14 @@ class _Turn:
             sources,
             self._probes,
             tools=self._tools,
-            fence=lambda what, text: fenced(marker, what, visible(text)[0]),
+            fence=self._fence,
             count=self._count,
         )
         self._compressed += self.prompt.compressed
         self._took("gather")
+
+    def _fence(self, what: str, text: str) -> str:
+        return fenced(self._marker, what, visible(text)[0])
 
     @cached_property
     def _project_state(self) -> Mapping[str, Any]:
@@ -466,7 +495,7 @@ class _Turn:
     def _query(self) -> str:
         """The message with what it is about; a bare “yes” is about what it agrees to."""
         said = self._message
-        if is_casual(said) and (asked := [each for each in hear.statements(self._last) if hear.asks(each)]):
+        if is_casual(said) and (asked := [each for each in ears.statements(self._last) if ears.asks(each)]):
             said = asked[-1]
         return f"{said} ({self._mode.probes[self._decision.probe].title})"
 
@@ -489,7 +518,7 @@ class _Turn:
             self._message,
             self._number,
             self._decision.probe,
-            subject=_EARS.subject,
+            subject=EARS.subject,
             cosine_floor=self._floor,
         )
 
@@ -519,7 +548,8 @@ class _Turn:
         try:
             for step in range(_ROUNDS):
                 last = step == _ROUNDS - 1  # now it has to ask
-                at_hand = [each for each in self._at_hand if not last or each.name == tools.ASK]
+                known = tools.tools_for(self._mode, bench.state)
+                at_hand = [each for each in known if not last or each.name == tools.ASK]
                 acted, _usage = model.act(sent, at_hand, self._saying.sampling, self._request, self._in_time)
                 said = acted.text.strip() or said
                 answers = [(called.call, bench.use(called)) for called in acted.calls[:_MOST_CALLS]]
@@ -528,7 +558,10 @@ class _Turn:
                     break
                 sent.append(Message(Role.ASSISTANT, acted.text, calls=tuple(call for call, _ in answers)))
                 sent += [Message(Role.TOOL, text, call=call) for call, text in answers]
-                if prompt_tokens(sent, self._count) + self._tools > self._room:
+                size = prompt_tokens(sent, self._count) + self._tools
+                if size <= self._room:
+                    self._largest = max(self._largest, size)
+                else:
                     self._notices.append("the model took too many steps for its room")
                     break
         except (ProviderError, TooLarge, Cancelled) as problem:
@@ -553,13 +586,15 @@ class _Turn:
 
     def _asked_in_words(self, bench: tools.Workbench, said: str) -> bool:
         """A model that cannot be made to call tools may still ask in plain words."""
-        asked = [each for each in hear.statements(said) if hear.asks(each)]
+        asked = [each for each in ears.statements(said) if ears.asks(each)]
         if not asked:
             return False
         bench.reply = clean(said, self.prompt.sources)[0]
         self._notices.append("the model asked in words, not by its tools")
         in_words = tuple(
-            AskedQuestion(uncited(each)[:300], self._decision.probe, "", self._number)
+            AskedQuestion(
+                uncited(each)[:300], self._decision.probe, "", self._number, documents=self._inherits(each, ())
+            )
             for each in asked[: questions.MOST]
         )
         bench.state = questions.asked(bench.state, in_words)
@@ -569,7 +604,7 @@ class _Turn:
         """What the person said is not lost where a model registers none of it."""
         registered = ("fill_section", "register_assumption", "update_assumption")
         if self._heard.changes and not any(each.tool in registered and not each.refused for each in bench.changes):
-            again = hear.hear(self._message, bench.state, self._mode, self._number, _EARS)
+            again = hear.hear(self._message, bench.state, self._mode, self._number, EARS)
             bench.state = again.state
             self.changes += again.changes
             self._notices.append("the model took nothing down: rules did")
@@ -580,8 +615,8 @@ class _Turn:
         return tools.Checks(
             cite=self._cite,
             clean=lambda text: uncited(visible(clean(text)[0])[0]),
-            subject=_EARS.subject,
-            said=frozenset(word for text in said for word in _EARS.subject(text)),
+            subject=EARS.subject,
+            said=frozenset(word for text in said for word in EARS.subject(text)),
             inherits=self._inherits,
             may_describe=self._saying.describe,
         )
@@ -604,25 +639,44 @@ class _Turn:
             for each in proved
         ), ""
 
+    def _holding(self, *states: InterviewState) -> list[tuple[str, tuple[str, ...]]]:
+        """Everything of these states that may hold words of documents, and of which."""
+        texts = [(each.statement, each.documents) for state in states for each in state.assumptions]
+        texts += [(each.text, each.documents) for state in states for each in state.points]
+        texts += [(each.text, each.documents) for state in states for each in state.asked]
+        texts += [
+            (some.text, (*some.documents, *(one.document for one in some.cited)))
+            for state in states
+            for each in state.assumptions
+            for some in each.evidence
+        ]
+        return [(text, held) for text, held in texts if held]
+
     @cached_property
     def _told(self) -> list[tuple[frozenset[str], tuple[str, ...]]]:
-        """Everything of this prompt that holds words of documents: its words, and which documents."""
-        state = self._state
-        texts = [(each.statement, each.documents) for each in state.assumptions]
-        texts += [(each.text, each.documents) for each in state.points]
-        texts += [(each.text, each.documents) for each in state.asked]
-        texts += [(turn.answer, turn.documents) for turn in self._turns]
+        """The words of what a model may have read, and the documents they are of."""
+        texts = self._holding(self._state)
+        texts += [(turn.answer, turn.documents) for turn in self._turns if turn.documents]
         texts += [(source.text, (source.document,)) for source in self.prompt.sources]
         texts += [(f"{each.name} {each.text}", (each.document,)) for each in self._summaries]
-        return [(frozenset(_EARS.subject(text)), held) for text, held in texts if held]
+        return [(frozenset(EARS.subject(text)), held) for text, held in texts]
+
+    @cached_property
+    def _often(self) -> Counter[str]:
+        """In how many of these a word stands."""
+        return Counter(word for words, _ in self._told for word in words)
 
     def _inherits(self, text: str, cited: Sequence[Cited]) -> tuple[str, ...]:
-        """Documents whose words a text may hold: those it cites, and those that tell what nobody said."""
-        own = {word for each in cited for word in _EARS.subject(each.quote)}
-        rest = set(_EARS.subject(text)) - own - set(self._checks.said)
+        """Documents whose words a text may hold: those it cites, and those that tell what nobody said.
+
+        A word that many of them have tells nothing of any.
+        """
+        own = {word for each in cited for word in EARS.subject(each.quote)}
+        rest = set(EARS.subject(text)) - own - set(self._checks.said)
+        telling = {word for word in rest if 0 < self._often[word] <= _COMMON}
         held = dict.fromkeys(each.document for each in cited)
-        for words, documents in self._told if rest else ():
-            if rest & words:
+        for words, documents in self._told if telling else ():
+            if telling & words:
                 held |= dict.fromkeys(documents)
         return tuple(held)
 
@@ -630,9 +684,8 @@ class _Turn:
 
     def _by_rules(self, state: InterviewState) -> None:
         """The probe asks; what the documents already say is quoted. `state` holds what the message states."""
-        self._sources = list(self.prompt.sources)
         answered = self._answer() if self._decision.requires_retrieval else ""
-        again = self._state.pending if hear.only_asks(self._message) and state.probe == self._state.probe else ()
+        again, why = self._again(state)
         asked: list[AskedQuestion] = []
         documents: list[questions.FromDocuments] = []
         if not again:
@@ -650,15 +703,28 @@ class _Turn:
             asked,
             offer,
             again,
+            why,
         )
         self._reply = self._checked(text, self._sources, quoted=True)
         self._after = replace(questions.asked(_answered(state, self._state, self._number), asked), offer=offer)
 
+    def _again(self, state: InterviewState) -> tuple[Sequence[AskedQuestion], str]:
+        """What is asked once more, and what is said before: to who asks back, and to who comes back to a probe."""
+        probe = self._mode.probes[self._decision.probe]
+        if filler.asks_again(self._message) and self._state.pending:
+            return self._state.pending, f"{probe.purpose} {probe.good_answer}"
+        if ears.only_asks(self._message) and self._state.pending and state.probe == self._state.probe:
+            return self._state.pending, ""
+        if self._saying.probe and route.is_done(state, probe):
+            return questions.still_open(state, probe), f"On “{probe.title}” this is still open:"
+        return (), ""
+
     def _answer(self) -> str:
         """To a question of the person: what the documents say, if they surely do."""
-        if not any(hear.asks(each) for each in hear.statements(self._message)):
+        if not any(ears.asks(each) for each in ears.statements(self._message)):
             return ""
-        asked = " ".join(each for each in hear.statements(self._message) if hear.asks(each))
+        asked = " ".join(each for each in ears.statements(self._message) if ears.asks(each))
+        asked = _OF_DOCUMENTS.sub("", asked)
         found = self._searched(asked, 4_000)
         sources = [source_of_passage(0, each) for each in found.passages[:_PARENTS]]
         if sources and evidence_in(found, self.project.embedder).enough:
@@ -673,8 +739,13 @@ class _Turn:
         """What to ask: not what the documents already answer."""
         documents: list[questions.FromDocuments] = []
         asked: list[AskedQuestion] = []
+        if route.is_done(state, self._mode.probes[self._decision.probe]):  # others may be left
+            following = route.next_probe(state, self._mode, "", EARS)
+            if following != self._decision.probe:
+                self._decision = replace(self._decision, probe=following)
+                state = route.noticed(state, self._decision, self._number)
         for _ in range(3):
-            picked = questions.chosen(questions.asked(state, asked), self._mode, self._decision, self._message, _EARS)
+            picked = questions.chosen(questions.asked(state, asked), self._mode, self._decision, self._message, EARS)
             if not picked:
                 break
             for question in picked:
@@ -701,7 +772,7 @@ class _Turn:
             source = source_of_passage(0, passage)
             for sentence in (source.text[unit.start : unit.end] for unit in units(source.text) if not unit.code):
                 sure = signalled(criterion.signals, _stems(sentence), _stems)
-                if sure and self._topic.keys() & subject(sentence) and hear.is_quotable(sentence):
+                if sure and self._topic.keys() & subject(sentence) and ears.is_quotable(sentence):
                     told.append((-sure, place, source, sentence))
         best = sorted(told, key=lambda each: each[:2])[:_QUOTED]
         known = {" ".join(each.text.split()) for each in self._state.points}
@@ -719,7 +790,7 @@ class _Turn:
         written = {stem: word for text in (*said, self._talk.title) for word in text.split() for stem in subject(word)}
         if named := subject(self._talk.title) - subject(UNTITLED):
             return {stem: written[stem] for stem in sorted(named) if stem in written}
-        often = Counter(stem for text in said for each in hear.statements(text) for stem in subject(each))
+        often = Counter(stem for text in said for each in ears.statements(text) for stem in subject(each))
         return {stem: written[stem] for stem, times in often.most_common(_TOPIC) if times > 1 and stem in written}
 
     def _noted(self, state: InterviewState, question: AskedQuestion, told: questions.FromDocuments) -> InterviewState:
@@ -734,7 +805,7 @@ class _Turn:
                 Cited(each.chunk, each.document, each.name, each.locator, by_number[each.marker].checksum, each.quote)
                 for each in found.citations
             )
-            text = hear.shorter(" ".join(uncited(found.text).split()), skeleton.LONGEST)
+            text = ears.shorter(" ".join(uncited(found.text).split()), skeleton.LONGEST)
             with suppress(UserError):  # there are too many points
                 state, point = skeleton.pointed(
                     state,
@@ -742,7 +813,7 @@ class _Turn:
                     criterion.section,
                     text,
                     self._number,
-                    subject=_EARS.subject,
+                    subject=EARS.subject,
                     criterion=path,
                     cited=cited,
                 )
@@ -776,12 +847,12 @@ class _Turn:
 
     def _primed(self) -> None:
         """The first turn tells who they are, unless that is known, or a model has put it in words."""
-        if self._turns or self._org_context or self.described or self._decision.filler or not self._saying.describe:
+        known = self._org_context or self.described or not all(_says_nothing(turn.question) for turn in self._turns)
+        if known or self._decision.filler or not self._saying.describe:
             return
-        told = [each for each in hear.statements(self._message) if not hear.asks(each)]
-        if told:
-            self.described = hear.shorter(" ".join(told), tools.LONGEST_ORG_CONTEXT)
-            self.changes.append(Change("update_org_context", hear.shorter(self.described, 120)))
+        if told := _priming(self._message):
+            self.described = told
+            self.changes.append(Change("update_org_context", ears.shorter(self.described, 120)))
 
     # -- keep
 
@@ -820,7 +891,8 @@ class _Turn:
         cited = [each.document for each in reply.citations]
         read = [source.document for source in self.prompt.sources] if self._wrote else []
         read += self._inherits(reply.text, ()) if self._wrote else ()  # rules only quote, and cite what they quote
-        repeated = [document for each in self._after.points if each.text in reply.text for document in each.documents]
+        held_by = self._holding(self._state, self._after)
+        repeated = [document for text, held in held_by if text in reply.text for document in held]
         held = dict.fromkeys((*cited, *read, *repeated))
         text = reply.text
         turn = Turn(
@@ -898,7 +970,7 @@ class _Turn:
             decision=self._decision,
             sections=self.prompt.sections,
             phase_a_tokens=self._phase_a,
-            phase_b_tokens=self.prompt.tokens,
+            phase_b_tokens=max(self._largest, self.prompt.tokens),
             sources=tuple(self._sources) or self.prompt.sources,
             recalled=self.prompt.recalled,
             searches=self._searches,
@@ -933,9 +1005,14 @@ _SUM_UP = (
 )
 
 
-def _taken_back(before: InterviewState, now: InterviewState) -> InterviewState:
-    """What was known before; but no number is given twice."""
-    return replace(before, version=now.version, turn=now.turn, numbers=now.numbers)
+def _says_nothing(message: str) -> bool:
+    return filler.is_filler(message, "", EARS)
+
+
+def _priming(message: str) -> str:
+    """What a first message tells of the organisation: all that it states."""
+    told = [each for each in ears.statements(message) if not ears.asks(each) and not EARS.casual(each)]
+    return ears.shorter(" ".join(told), tools.LONGEST_ORG_CONTEXT)
 
 
 def _opening(mode: Mode, known: str) -> tuple[str, tuple[AskedQuestion, ...]]:
@@ -944,7 +1021,7 @@ def _opening(mode: Mode, known: str) -> tuple[str, tuple[AskedQuestion, ...]]:
         return mode.opening, ()
     probe = next(iter(mode.probes.values()))
     asked = tuple(AskedQuestion(each.ask, probe.key, each.criterion, 0) for each in probe.clusters[0].questions)
-    text = f"What I know of you: {hear.shorter(known, 400)}\n\nSo let us begin.\n\n{questions.listed(asked)}"
+    text = f"What I know of you: {ears.shorter(known, 400)}\n\nSo let us begin.\n\n{questions.listed(asked)}"
     return text, asked
 
 
@@ -1007,7 +1084,8 @@ def subject(text: str) -> frozenset[str]:
     return WORDS.subject(text)
 
 
-_EARS = Ears(_stems, subject, is_casual)
+EARS = Ears(_stems, subject, is_casual)
+"""How messages are heard: by the words that search knows, too."""
 
 
 def _vector(stored: bytes) -> Vector:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 
 from ragforge.discover import hear, questions, route
-from ragforge.discover.hear import can_be_agreed_to, is_filler
+from ragforge.discover.filler import can_be_agreed_to, is_filler
 from ragforge.domain.discovery import UNKNOWN, AskedQuestion, Decision, InterviewState, Level, Standing
-from ragforge.flows.interview import _EARS as EARS
+from ragforge.flows.interview import EARS
 from tests.interviews import KNOWLEDGE, MODE, long_words, states
 from tests.proof import count
 
@@ -78,6 +78,10 @@ def test_G7_statements_become_points_under_the_criteria_they_speak_to() -> None:
     ]  # fmt: skip
     assert all(not each.cited and each.turn == 2 for each in done.state.points)
     assert {each.criterion for each in done.state.met} == {"impact.cost", "impact.frequency"}
+    passing = heard("It costs us 13 hours a week.", InterviewState("problem", "people", 1)).state
+    assert passing.points and not heard("Costs are high in Aarhus.", InterviewState("problem", "people", 1)).state.met
+    asked = heard("About 40 tickets a week.", asking("impact", "frequency"))
+    assert [each.criterion for each in asked.state.met] == ["impact.frequency"]
     again = heard("It costs us 13 hours a week.", done.state, 3)
     assert len(again.state.points) == 2, "nothing is written down twice"
 
@@ -89,7 +93,14 @@ def test_G7_statements_become_points_under_the_criteria_they_speak_to() -> None:
         ("Maybe the memo is the cause of it all.", Level.LOW),
         ("I think most tickets come from the memo.", Level.MEDIUM),
         ("Customers would pay for a longer window.", Level.MEDIUM),
-        ("Everyone always reads the memo first.", Level.MEDIUM),
+        ("My theory is that double handling is the cause.", Level.MEDIUM),
+        ("My gut says it is 20 percent.", Level.LOW),
+        ("Ich glaube, die Läden nutzen noch das alte Memo.", Level.MEDIUM),
+        ("If reloading breaks them, better packaging won't help.", Level.MEDIUM),
+        ("Mara talked to maybe five of them in May.", None),
+        ("We never change the shop system in December.", None),
+        ("Customers expect a refund in 3 days.", None),
+        ("Everyone always reads the memo first.", None),
         ("Karin Petersen decides on the budget.", None),
         ("We counted 40 tickets in the system.", None),
     ],
@@ -167,3 +178,104 @@ def test_whatever_is_said_rules_take_it(state: InterviewState, message: str) -> 
     assert len(questions.chosen(after, KNOWLEDGE[decision.mode], decision, message, EARS)) <= 3
     assert len(after.points) >= len(state.points)
     assert all(len(each.text) <= 500 for each in done.state.points)
+
+
+@pytest.mark.parametrize(
+    "message, status",
+    [
+        ("A1 is wrong.", "r"), ("a1 is wrong: we checked.", "r"), ("A1 is not correct.", "r"), ("A1 isn't true.", "r"),
+        ("A1 turned out to be false.", "r"), ("A1 no longer holds.", "r"),
+        ("A1 is right, we checked the scans.", "c"), ("A1 is confirmed.", "c"), ("A1 holds.", "c"),
+        ("A1 is not wrong.", "c"),
+        ("A1 is not an assumption, it's just a fact.", "c"),
+        ("A1 might be wrong.", "o"), ("A1 is not confirmed yet.", "o"), ("I don't know whether A1 is true.", "o"),
+        ("The A1 motorway is certain to be closed.", "o"), ("As planned, A1 holds the key to Berlin.", "o"),
+    ],
+)  # fmt: skip
+def test_G7_what_is_said_of_an_assumption_is_judged_by_its_clause(message: str, status: str) -> None:
+    state = heard("I think the showrooms still use the old memo of 2023.").state
+    after = heard(message, state, 3).state
+    assert after.assumptions[0].status[0] == status
+
+
+def test_G7_two_verdicts_in_one_sentence() -> None:
+    state = heard("I think the memo is old. I guess agents are tired of calls.").state
+    after = heard("A1 is true but A2 is wrong.", state, 3).state
+    assert [each.status[0] for each in after.assumptions] == ["c", "r"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["The return rules are unclear to our customers.", "Our agents are not sure which window applies to chairs.",
+     "Nobody knows who owns the returns policy.", "We can't say no to Amazon.",
+     "Our customers don't get refunds in time.", "Agents do not understand the old memo.",
+     "The customer calls once more after two days.", "They repeat that every Monday to 40 agents."],
+)  # fmt: skip
+def test_G7_facts_that_sound_like_not_knowing_are_facts(message: str) -> None:
+    assert not is_filler(message, OPEN, EARS)
+    done = heard(message, asking("root-cause", "proof"))
+    assert [each.text for each in done.state.points] == [message]
+    assert not [each for each in done.state.met if each.turn == UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    "message, kept",
+    [("I don't know, maybe 40 a week.", "Maybe 40 a week."),
+     ("Not sure, but I think Karin decides.", "I think Karin decides."),
+     ("I don't know the exact number but it was 40 last week.", "It was 40 last week.")],
+)  # fmt: skip
+def test_G7_a_guess_after_not_knowing_is_kept_as_a_guess(message: str, kept: str) -> None:
+    done = heard(message, asking("impact", "frequency"))
+    assert [each.text for each in done.state.points] == [kept]
+    assert [each.confidence for each in done.state.assumptions] == [Level.LOW]
+
+
+@pytest.mark.parametrize(
+    "message", ["Dr. Okafor.", "The CFO.", "Karin Petersen decides.", "- Support\n- Warehouse", "everyone"]
+)
+def test_G7_a_short_answer_to_a_question_is_its_answer(message: str) -> None:
+    done = heard(message, asking("stakeholders", "decider"))
+    assert done.state.points and done.state.points[0].criterion == "stakeholders.decider"
+
+
+def test_G7_what_the_person_would_like_to_know_is_an_open_question() -> None:
+    done = heard("I'm not sure whether swaps should need approval at all.", asking("impact", "frequency"))
+    assert done.state.asked[-1].text == "I'm not sure whether swaps should need approval at all."
+    assert done.state.asked[-1].answered == UNKNOWN and not done.state.points and not done.state.met
+
+
+@pytest.mark.parametrize(
+    "message", ["I already told you that.", "You never asked me about the workaround.", "Thanks, good question!",
+                "Tell me about the returns portal please.", "Go back to the previous question."],
+)  # fmt: skip
+def test_G7_talk_about_the_talk_is_no_point(message: str) -> None:
+    assert not heard(message, asking("impact", "frequency")).state.points
+
+
+def test_G7_who_corrects_himself_is_corrected() -> None:
+    done = heard("The last integration took 7 months. Sorry, 9 months.", asking("impact", "frequency"))
+    assert [each.text for each in done.state.points] == ["9 months (before: “The last integration took 7 months.”)"]
+    later = heard("I need to correct myself, the last integration took 11 months.", done.state, 4)
+    assert [each.text[:39] for each in later.state.points] == ["The last integration took 11 months (be"]
+
+
+def test_G7_a_list_is_told_with_what_announces_it_and_a_label_decides() -> None:
+    done = heard("There are two groups:\n- online customers\n- showroom customers", asking("people", "segments"))
+    assert [each.text for each in done.state.points] == [
+        "There are two groups: online customers", "There are two groups: showroom customers"
+    ]  # fmt: skip
+    told = hear.hear("Risks: union veto and a late interface.", InterviewState("solution", "outcome", 1),
+                     KNOWLEDGE["solution"], 2, EARS)  # fmt: skip
+    assert told.state.points[0].section == "risks"
+
+
+def test_G7_what_rests_on_what_is_said_in_one_breath() -> None:
+    done = heard("If nurses swap shifts, managers would save hours. That assumes that the union agrees to swaps.")
+    first, second = done.state.assumptions
+    assert second.statement == "The union agrees to swaps." and first.depends_on == (second.id,)
+
+
+def test_G7_a_very_long_message_does_not_fill_the_register() -> None:
+    done = heard(" ".join(f"Team {n} waits for form {n}." for n in range(400)))
+    assert len(done.state.points) == hear.MOST_STATEMENTS
+    assert done.changes[-1].refused and "370 more sentences" in done.changes[-1].text

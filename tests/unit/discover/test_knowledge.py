@@ -42,7 +42,7 @@ def test_G1_each_mode_has_seven_probes_and_eight_patterns_of_substance(mode: Mod
 
 
 def test_G1_no_question_is_there_twice_and_none_can_be_answered_with_yes() -> None:
-    from ragforge.discover.hear import can_be_agreed_to
+    from ragforge.discover.filler import can_be_agreed_to
 
     asked = [
         question.ask

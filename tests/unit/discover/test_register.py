@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragforge.discover import register
-from ragforge.domain.discovery import BY_HAND, Evidence, InterviewState, Level, Standing
+from ragforge.domain.discovery import BY_HAND, Evidence, InterviewState, Level, Standing, reached
 from ragforge.errors import Conflict, NotFound, UserError
 from tests.proof import count
 
@@ -112,7 +112,7 @@ def test_G7_whatever_is_done_no_circle_comes_about_and_what_fell_is_marked(data:
             assert "circle" in refused.message
     by_id = {each.id: each for each in state.assumptions}
     for each in state.assumptions:
-        reached = set(register._reached(lambda one: by_id[one].depends_on, each.id))
-        assert each.id not in reached, "no circle"
+        below = set(reached(lambda one: by_id[one].depends_on, each.id))
+        assert each.id not in below, "no circle"
         if each.status is Standing.OPEN:
             assert not any(by_id[one].status is Standing.REFUTED for one in each.depends_on) or each.depends_on

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _KEPT = 20
 """Versions of an interview that can be gone back to."""
+_UNDONE = 2
+"""Turns that can be taken back however much was corrected since."""
 
 
 class SqlInterviews:
@@ -144,7 +146,14 @@ def _insert(session: Session, conversation: int, state: InterviewState) -> Inter
     }
     session.insert(t.interview_states, [facts])
     of_it = t.interview_states.c.conversation == conversation
-    session.execute(sa.delete(t.interview_states).where(of_it, t.interview_states.c.version <= state.version - _KEPT))
+    first_and_last = (  # what a turn left, and what came of that
+        sa.select(sa.func.min(t.interview_states.c.version), sa.func.max(t.interview_states.c.version))
+        .where(of_it, t.interview_states.c.turn >= state.turn - _UNDONE)
+        .group_by(t.interview_states.c.turn)
+    )
+    kept = {version for both in session.execute(first_and_last) for version in both}
+    old = (of_it, t.interview_states.c.version <= state.version - _KEPT, t.interview_states.c.version.not_in(kept))
+    session.execute(sa.delete(t.interview_states).where(*old))
     rows = [{"conversation": conversation, "document": document} for document in sorted(state.documents)]
     session.insert_new(t.interview_documents, rows)
     touched = sa.update(t.conversations).where(t.conversations.c.ord == conversation)

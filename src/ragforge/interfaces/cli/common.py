@@ -26,8 +26,8 @@ _OF_PROJECT = (
     "add|sync|watch|ls|show|rm|on|off|label|search|explain|ask|prompt|chat|make [a-z-]+|log [a-z]+|feedback"
     "|conversation [a-z]+|project rules|project memory|eval [a-z]+|rebuild|reindex|check"
     "|learn capture [a-z]+|learn (?!prune|calibrate)[a-z]+"
-    "|discover(?! knowledge)(?: (?:ls|show|say|register|assume|revise|forget|points?|document|progress|undo|org|rename"
-    "|rm))?"
+    "|discover(?! knowledge)(?: (?:ls|show|say|register|assume|revise|points?|edit|forget|document|progress|undo|org"
+    "|rename|rm))?"
 )
 _STEP = re.compile(
     rf"\bragforge (?:(?P<project>{_OF_PROJECT})"

@@ -15,7 +15,10 @@ from ragforge.interfaces.cli.output import one_line, print_json
 from ragforge.interfaces.fields.discovery import assumption_fields, point_fields, standings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ragforge.app import Ragforge
+    from ragforge.discover.knowledge import Mode
 
 LAST = "last"
 _ENTRY = re.compile(r"[APap]\d+")
@@ -37,6 +40,7 @@ def register(group: typer.Typer) -> None:
     command(group, "revise")(revise)
     command(group, "points")(list_points)
     command(group, "point")(point)
+    command(group, "edit")(edit)
     command(group, "forget")(forget)
 
 
@@ -123,7 +127,9 @@ def revise(
         )
     wanted = assumption.strip().upper()
     revised = next(each for each in state.assumptions if each.id == wanted)
-    moved = [each for each in state.assumptions if each.id != wanted and each.status is not before[each.id].status]
+    moved = [
+        each for each in state.assumptions if each.id != wanted and each.status is not before.get(each.id, each).status
+    ]
     shaken = [each.id for each in moved if each.status is Standing.SHAKEN]
     recovered = [each.id for each in moved if each.status is not Standing.SHAKEN]
     if common.json:
@@ -159,38 +165,89 @@ def list_points(common: Common, id: Name = LAST) -> None:
 
 def point(
     common: Common,
-    section: Annotated[str, typer.Argument(metavar="SECTION", help="Its key; discover knowledge lists them")],
+    section: Annotated[
+        str, typer.Argument(metavar="SECTION", help="Its key or its heading; discover knowledge lists them")
+    ],
     text: Annotated[list[str], typer.Argument(metavar="TEXT", help="One sentence")],
     id: Chosen = LAST,
 ) -> None:
     """Write a sentence into a section of the document."""
     with common.open() as forge:
-        made = forge.discovery.add_point(section, " ".join(text), id, project=project_in(common, forge))
+        into = _section(forge.discovery.modes(), section)
+        made = forge.discovery.add_point(into, " ".join(text), id, project=project_in(common, forge))
     if common.json:
         print_json({"point": point_fields(made)})
     else:
         common.say(f"Wrote {made.id} into {made.section}")
 
 
-def forget(
+def edit(
     common: Common,
-    entry: Annotated[str, typer.Argument(metavar="A2|P3", help="An assumption or a point, by its number")],
+    point: Annotated[str, typer.Argument(metavar="P3", help="The point, by its number")],
+    text: Annotated[list[str] | None, typer.Argument(metavar="[TEXT]", help="The same in other words")] = None,
+    section: Annotated[
+        str | None,
+        typer.Option("--section", metavar="KEY", help="Move it there: the key or the heading of a section"),
+    ] = None,
     id: Chosen = LAST,
 ) -> None:
-    """Remove an assumption or a point. What rested on the assumption no longer does."""
-    wanted = entry.strip().upper()
-    if not _ENTRY.fullmatch(wanted):
+    """Put a point of the document in other words, move it to another section, or both.
+
+    What you write yourself is no quotation: the point then no longer cites a document.
+    """
+    if text is None and section is None:
+        raise UserError("nothing to change", hint="write its new words after it, or --section with another place")
+    with common.open() as forge:
+        project = project_in(common, forge)
+        modes = forge.discovery.modes()
+        state = forge.discovery.revise_point(
+            point,
+            id,
+            project=project,
+            text=None if text is None else " ".join(text),
+            section=None if section is None else _section(modes, section),
+        )
+    wanted = point.strip().upper()
+    made = next(each for each in state.points if each.id == wanted)
+    if common.json:
+        print_json({"point": point_fields(made)})
+    else:
+        common.say(f"{made.id} is now in {made.section}: {one_line(made.text)}")
+
+
+def _section(modes: Mapping[str, Mode], wanted: str) -> str:
+    """A section's key, however it was written; what is none is left for the interview to refuse."""
+    flat = " ".join(wanted.split()).casefold()
+    sections = [each for mode in modes.values() for each in mode.sections]
+    named = {each.heading.casefold(): each.key for each in reversed(sections)}
+    return {**named, **{each.key.casefold(): each.key for each in sections}}.get(flat, wanted)
+
+
+def forget(
+    common: Common,
+    entries: Annotated[list[str], typer.Argument(metavar="A2|P3...", help="Assumptions and points, by their numbers")],
+    id: Chosen = LAST,
+) -> None:
+    """Remove assumptions and points. What rested on an assumption no longer does.
+
+    If one of them is not there, nothing is removed.
+    """
+    wanted = list(dict.fromkeys(entry.upper() for text in entries for entry in re.split(r"[,\s]+", text) if entry))
+    wrong = [each for each in wanted if not _ENTRY.fullmatch(each)] if wanted else entries
+    if wrong:
         raise UserError(
-            f"{one_line(entry)!r} is no assumption and no point",
+            f"{one_line(wrong[0])!r} is no assumption and no point",
             hint="write A2 or P3; ragforge discover register and ragforge discover points list them",
         )
     with common.open() as forge:
         project = project_in(common, forge)
-        if wanted.startswith("A"):
-            forge.discovery.remove_assumption(wanted, id, project=project)
-        else:
-            forge.discovery.remove_point(wanted, id, project=project)
+        interview = forge.discovery.get(id, project=project)
+        state = interview.state
+        there = {each.id for each in state.assumptions} | {each.id for each in state.points}
+        for each in sorted(wanted, key=there.__contains__):  # what is not there is refused before anything goes
+            remove = forge.discovery.remove_assumption if each.startswith("A") else forge.discovery.remove_point
+            remove(each, interview.id, project=project)
     if common.json:
         print_json({"removed": wanted})
     else:
-        common.say(f"Removed {wanted}")
+        common.say(f"Removed {', '.join(wanted)}")

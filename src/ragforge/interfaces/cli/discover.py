@@ -77,9 +77,9 @@ def discover(
     """Be interviewed about a problem and its solution: questions, a register of assumptions, and a cited document.
 
     Without a command it goes on with the last interview of the project, or begins one. A line that begins with / is a
-    command; /help lists them. Messages may also come through a pipe, one in each line. With --json the first line is
-    the interview with its opening, and each message becomes a line. A pipe is read to its end, and the exit code is
-    that of what failed first.
+    command; /help lists them. Lines that are pasted together are one message. Messages may also come through a pipe,
+    one in each line. With --json the first line is the interview with its opening, and each message becomes a line. A
+    pipe is read to its end, and the exit code is that of what failed first.
     """
     with common.open(create=id == LAST) as forge:
         forge.answering_model(model)  # one that cannot answer is refused before anything is made
@@ -112,7 +112,9 @@ def _chosen(forge: Ragforge, project: str, id: str, title: str, mode: str, *, ne
 
 def say(
     common: Common,
-    message: Annotated[list[str], typer.Argument(metavar="MESSAGE", help="What you say; - reads it from stdin")],
+    message: Annotated[
+        list[str], typer.Argument(metavar="MESSAGE", help="What you say, after -- if it begins with a dash; - is stdin")
+    ],
     id: Chosen = LAST,
     probe: Annotated[
         str, typer.Option("--probe", metavar="KEY", help="Be asked about this next; discover knowledge lists them")
@@ -190,8 +192,7 @@ def show(common: Common, id: Name = LAST) -> None:
         project = project_in(common, forge)
         interview = forge.discovery.get(id, project=project)
         turns = forge.discovery.turns(interview.id, project=project)
-        # the opening is made anew from what is known: after a turn it would not be what was said
-        opening = "" if turns else forge.discovery.opening(interview.id, project=project)
+        opening = interview.state.opening
         far = forge.discovery.progress(interview.id, project=project)
         if common.json:
             print_json(

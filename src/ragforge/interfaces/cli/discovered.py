@@ -209,6 +209,15 @@ def print_probes(mode: Mode) -> None:
 # -- how a turn came about
 
 
+def print_remembered(turn: Turn) -> None:
+    """What is stored of a turn that was taken at another time."""
+    print_fact("turn", f"{turn.number}, {ago(turn.asked_at)}")
+    print_fact("decided", f"{plain(turn.mode)}, {plain(turn.probe)}")
+    print_fact("asked by", plain(turn.model) or "rules")
+    print_fact("summary", one_line(turn.summary) or "–")
+    print_facts("cites", dict.fromkeys(title(each.name, each.locator) for each in turn.citations))
+
+
 def print_account(account: TurnAccount) -> None:
     """What was decided, searched, read, sent, changed, refused and left out."""
     decision = account.decision

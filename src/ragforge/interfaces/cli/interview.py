@@ -18,8 +18,10 @@ from ragforge.interfaces.cli.discovered import (
     print_list,
     print_markdown,
     print_opening,
+    print_points,
     print_progress,
     print_register,
+    print_remembered,
     print_sources,
     say_progress,
     say_remarks,
@@ -32,6 +34,7 @@ from ragforge.interfaces.fields.discovery import (
     assumption_fields,
     interview_fields,
     interview_turn_fields,
+    point_fields,
     probe_fields,
     state_fields,
     turn_fields,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
 _COMMANDS = {
     "register": "the assumptions: how sure, how much hangs on them, what rests on what, and what became of them",
     "document": "the document as it stands",
+    "points": "its points by section, with the numbers by which `ragforge discover edit` and `forget` name them",
     "progress": "the probes, and which of their criteria are met",
     "questions": "what is still open",
     "probe": "/probe KEY: what is asked next, once you have said something; “continue” is enough",
@@ -106,7 +110,8 @@ class Talk(Dialogue):
     def end(self) -> None:
         """An interview that was begun here, and in which nothing was said, is not kept."""
         if self._begun and not self._forge.discovery.turns(self._id, project=self._project):
-            self._forge.discovery.remove(self._id, project=self._project)
+            gone = self._forge.discovery.remove(self._id, project=self._project)
+            self._common.say(f"Nothing was said: the interview “{plain(gone.title)}” is not kept.")
 
     # -- a message
 
@@ -144,6 +149,15 @@ class Talk(Dialogue):
             print_json({"document": made, "text": markdown(made)})
         else:
             print_data(plain_text(markdown(made)).rstrip("\n"))
+
+    def _do_points(self, rest: str) -> None:
+        state = self._state()
+        if self._common.json:
+            print_json({"points": [point_fields(each) for each in state.points]})
+        elif state.points:
+            print_points(state, self._forge.discovery.modes())
+        else:
+            self._common.say("The document has no points yet.")
 
     def _do_progress(self, rest: str) -> None:
         discovery = self._forge.discovery
@@ -185,11 +199,22 @@ class Talk(Dialogue):
 
     def _do_why(self, rest: str) -> None:
         if self._last is None:
-            raise UserError("nothing was said since you came", hint="say something first")
-        if self._common.json:
+            self._remember()
+        elif self._common.json:
             print_json(account_fields(self._last))
         else:
             print_account(self._last)
+
+    def _remember(self) -> None:
+        """How a turn came about is known while the talk goes on; of older ones there is what is stored with them."""
+        turns = self._forge.discovery.turns(self._id, project=self._project)
+        if not turns:
+            raise UserError("nothing was said yet", hint="say something first")
+        if self._common.json:
+            print_json({"last": turn_fields(turns[-1])})
+            return
+        print_remembered(turns[-1])
+        self._common.say("That is what is kept of it; of a turn that you take now, /why tells all.")
 
     def _do_undo(self, rest: str) -> None:
         discovery = self._forge.discovery

@@ -212,10 +212,18 @@ def _usage(given: list[str], error: typer.TyperException) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         say(error.format_message())
         return error.exit_code
-    hint = f"{context.command_path} --help" if context else "ragforge --help"
+    name = context.command_path if context else "ragforge"
+    hint = f"{name} --help"
+    if (option := getattr(error, "option_name", "")) and any(_is_text(each, option) for each in _options_of(given)):
+        hint = f"write -- before a text that begins with a dash, after all options: {name} -- TEXT"
     message = error.format_message().replace("Value error, ", "")  # Pydantic's way to begin
     _report(given, "UsageError", message, hint)
     return error.exit_code
+
+
+def _is_text(argument: str, option: str) -> bool:
+    """Whether an argument that was taken for this option is a sentence."""
+    return argument.startswith(option) and len(argument.split()) > 1 and "=" not in argument.split()[0]
 
 
 def _report(given: list[str], code: str, message: str, hint: str) -> None:

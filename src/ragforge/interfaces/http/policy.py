@@ -102,6 +102,7 @@ POLICY: Mapping[tuple[str, str], Action | None] = {
     ("PATCH", "/v1/projects/{project}/discovery/{interview}/assumptions/{assumption}"): Action.ASK,
     ("DELETE", "/v1/projects/{project}/discovery/{interview}/assumptions/{assumption}"): Action.ASK,
     ("POST", "/v1/projects/{project}/discovery/{interview}/points"): Action.ASK,
+    ("PATCH", "/v1/projects/{project}/discovery/{interview}/points/{point}"): Action.ASK,
     ("DELETE", "/v1/projects/{project}/discovery/{interview}/points/{point}"): Action.ASK,
     ("PUT", "/v1/projects/{project}/discovery/{interview}/mode"): Action.ASK,
     ("GET", "/v1/projects/{project}/discovery/{interview}/document"): Action.ASK,

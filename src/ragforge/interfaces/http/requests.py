@@ -404,6 +404,14 @@ class PointRequest(Body):
     text: Words
 
 
+class PointChange(Body):
+    """What is left out stays as it is."""
+
+    text: Words | None = None
+    section: Word | None = None
+    """Its key, of either mode's document."""
+
+
 class InterviewMode(Body):
     mode: Word
 

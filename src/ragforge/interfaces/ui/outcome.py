@@ -13,7 +13,7 @@ from ragforge.domain.access import Action
 from ragforge.domain.discovery import Point
 from ragforge.domain.records import Artifact, ArtifactSection
 from ragforge.interfaces.ui.cited import Listed, cited
-from ragforge.interfaces.ui.look import chip, html
+from ragforge.interfaces.ui.look import chip, dim, html
 from ragforge.interfaces.ui.passage import Place, where
 from ragforge.interfaces.ui.render import answer_html
 from ragforge.interfaces.ui.session import Session, keep, kept, open_window
@@ -92,10 +92,10 @@ def _section(made: Artifact, section: ArtifactSection) -> str:
 
 
 def _correcting(session: Session, sight: Sight) -> None:
-    """One sentence more, or less."""
+    """One sentence more, in other words, elsewhere, or less."""
     sections = {each.key: each.heading for mode in sight.modes.values() for each in mode.sections}
     number = kept("pointed", 0)
-    keys = (f"point-section-{number}", f"point-text-{number}", f"point-gone-{number}")
+    keys = (f"point-section-{number}", f"point-text-{number}")
     with st.expander("Correct it by hand", icon=":material/edit:"):
         with st.form("add-point", border=False):
             own = [each.key for each in sight.mode.sections]
@@ -103,14 +103,30 @@ def _correcting(session: Session, sight: Sight) -> None:
             st.text_area("One sentence", key=keys[1], max_chars=_LONGEST, height="content")
             st.form_submit_button("Add it", on_click=_pointed, args=(session, sight, keys), disabled=sight.busy)
         if points := {each.id: each for each in sight.state.points}:
-            with st.form("remove-point", border=False):
-                st.selectbox(
-                    "A sentence to take out", list(points), key=keys[2], index=None, placeholder="Choose one",
-                    format_func=lambda id: _line(points[id], sections) if id in points else id,
-                )  # fmt: skip
-                st.form_submit_button("Take it out", on_click=_taken, args=(session, sight, keys[2]),
-                                      disabled=sight.busy)  # fmt: skip
+            chosen = st.selectbox(
+                "A sentence to change, move or take out", list(points), key=f"point-chosen-{number}", index=None,
+                placeholder="Choose one", format_func=lambda id: _line(points[id], sections) if id in points else id,
+            )  # fmt: skip
+            if chosen in points:
+                _changing(session, sight, points[chosen], sections)
     refused()
+
+
+def _changing(session: Session, sight: Sight, point: Point, sections: dict[str, str]) -> None:
+    """The words and the place of one sentence; the document of this mode comes first among the places."""
+    number = kept("pointed", 0)
+    keys = (f"point-place-{point.id}-{number}", f"point-words-{point.id}-{number}")
+    places = list(dict.fromkeys((*(each.key for each in sight.mode.sections), *sections, point.section)))
+    with st.form("change-point", border=False):
+        st.selectbox("Where it stands", places, index=places.index(point.section), key=keys[0],
+                     format_func=lambda key: sections.get(key, key))  # fmt: skip
+        st.text_area("What it says", point.text, key=keys[1], max_chars=_LONGEST, height="content")
+        if point.cited:
+            dim("In your own words it is no quotation: the source goes, unless you only move it.")
+        with st.container(horizontal=True):
+            st.form_submit_button("Save it", on_click=_revised, args=(session, sight, point, keys),
+                                  disabled=sight.busy)  # fmt: skip
+            st.form_submit_button("Take it out", on_click=_taken, args=(session, sight, point.id), disabled=sight.busy)
 
 
 def _line(point: Point, sections: dict[str, str]) -> str:
@@ -119,7 +135,7 @@ def _line(point: Point, sections: dict[str, str]) -> str:
     return f"{sections.get(point.section, point.section)}: {short}"
 
 
-def _pointed(session: Session, sight: Sight, keys: tuple[str, str, str]) -> None:
+def _pointed(session: Session, sight: Sight, keys: tuple[str, str]) -> None:
     section, text = str(st.session_state[keys[0]]), str(st.session_state[keys[1]] or "")
 
     def added() -> str:
@@ -130,12 +146,25 @@ def _pointed(session: Session, sight: Sight, keys: tuple[str, str, str]) -> None
         keep("pointed", kept("pointed", 0) + 1)
 
 
-def _taken(session: Session, sight: Sight, key: str) -> None:
-    point = st.session_state[key]
+def _revised(session: Session, sight: Sight, point: Point, keys: tuple[str, str]) -> None:
+    """Only what was changed: a turn may have changed the rest meanwhile."""
+    section, text = str(st.session_state[keys[0]]), str(st.session_state[keys[1]] or "")
 
+    def saved() -> str:
+        session.forge(Action.ASK).discovery.revise_point(
+            point.id, sight.id, project=session.slug, text=None if text == point.text else text,
+            section=None if section == point.section else section,
+        )  # fmt: skip
+        return "Changed in the document."
+
+    if changed(saved):
+        keep("pointed", kept("pointed", 0) + 1)
+
+
+def _taken(session: Session, sight: Sight, point: str) -> None:
     def gone() -> str:
-        session.forge(Action.ASK).discovery.remove_point(str(point), sight.id, project=session.slug)
+        session.forge(Action.ASK).discovery.remove_point(point, sight.id, project=session.slug)
         return "Taken out of the document."
 
-    if point and changed(gone):
+    if changed(gone):
         keep("pointed", kept("pointed", 0) + 1)

@@ -57,6 +57,7 @@ from ragforge.interfaces.http.requests import (
     InterviewMode,
     InterviewRequest,
     OrgContext,
+    PointChange,
     PointRequest,
     SayRequest,
 )
@@ -280,6 +281,13 @@ def add_point(project: str, interview: str, wanted: PointRequest, caller: Called
     """Write a sentence into a section of the document."""
     added = caller.forge.discovery.add_point(wanted.section, wanted.text, interview, project=project)
     return caller.shown(added, point_fields, 201)
+
+
+@router.patch(f"{_ONE}/points/{{point}}", response_model=StateFields)
+def revise_point(project: str, interview: str, point: str, change: PointChange, caller: Called) -> Response:
+    """Put a sentence of the document in other words, or into another section. All comes back."""
+    state = caller.forge.discovery.revise_point(point, interview, project=project, **change.model_dump())
+    return caller.shown(state, state_fields)
 
 
 @router.delete(f"{_ONE}/points/{{point}}", response_model=StateFields)
