@@ -17,7 +17,7 @@ from tests.process import serve
 
 _SAMPLES = Path(__file__).parents[2] / "src" / "ragforge" / "samples"
 _WHO = "We are Nordlicht, a furniture maker in Flensburg with two showrooms. I lead customer service."
-_GUESS = "About 40 tickets a week are about returns. I think most of them come from the old memo in the showrooms."
+_GUESS = "Customers are told different return windows. I think most tickets come from the old memo in the showrooms."
 _HOSTILE = (
     "Our trouble: <script>document.title='owned'</script> <img src='http://evil.example/a.png' onerror='alert(1)'> "
     "![pixel](http://evil.example/p.png) [here](https://evil.example) customers complain about returns every week."

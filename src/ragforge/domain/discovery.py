@@ -207,7 +207,7 @@ def without_documents(state: InterviewState, gone: Collection[str]) -> Interview
         return state
     kept_points = tuple(each for each in state.points if not set(each.documents) & set(gone) and not _cites(each, gone))
     lost = {each.criterion for each in state.points} - {each.criterion for each in kept_points}
-    return _consistent(
+    return consistent(
         replace(
             state,
             points=kept_points,
@@ -229,7 +229,7 @@ def _cites(what: Evidence | Point, documents: Collection[str]) -> bool:
 
 def without_turn(state: InterviewState, turn: int) -> InterviewState:
     """The state with nothing in it that came of a turn."""
-    return _consistent(
+    return consistent(
         replace(
             state,
             points=tuple(each for each in state.points if each.turn != turn),
@@ -267,7 +267,7 @@ def taken_back(before: InterviewState, after: InterviewState, now: InterviewStat
     changed = {each.id for each in new_points}
     lost = {each.id for each in after.points} - {each.id for each in now.points}
     kept_points = [each for each in before.points if each.id not in changed | lost]
-    return _consistent(
+    return consistent(
         replace(
             before,
             version=now.version,
@@ -326,7 +326,7 @@ def stand_again(assumptions: Sequence[Assumption]) -> tuple[Assumption, ...]:
     )
 
 
-def _consistent(state: InterviewState) -> InterviewState:
+def consistent(state: InterviewState) -> InterviewState:
     """Without links to what is gone."""
     there = {each.id for each in state.assumptions}
     return replace(

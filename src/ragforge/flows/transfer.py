@@ -21,7 +21,7 @@ from ragforge.domain.access import Scope
 from ragforge.domain.archives import ExportReport, ImportedProject
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.conversation import Conversation, ConversationKind, Rollup, Turn
-from ragforge.domain.discovery import LONGEST_ORG_CONTEXT, InterviewState, with_turns
+from ragforge.domain.discovery import LONGEST_ORG_CONTEXT, InterviewState, consistent, with_turns
 from ragforge.domain.documents import Mark, Parsed, ParseFailure, Split, TextKind, digest
 from ragforge.domain.evaluation import Question, QuestionResult, QuestionSet, Run
 from ragforge.domain.library import Document, FileResult, Outcome, Progress, Project, Publication, Source, Status
@@ -453,7 +453,7 @@ def _state(value: Any, numbers: Mapping[int, int]) -> InterviewState:
             raise _damaged(f"an interview numbers its entries {', '.join(ids[:5])}")
     highest = (max((int(each.id[1:]) for each in of), default=0) for of in (state.assumptions, state.points))
     assumed, pointed = map(max, state.numbers, highest)
-    return replace(with_turns(state, numbers), version=0, numbers=(assumed, pointed))
+    return replace(consistent(with_turns(state, numbers)), version=0, numbers=(assumed, pointed))
 
 
 def _take_org_context(c: Unit, scope: Scope, project: str, theirs: object, counts: _Counts) -> None:
