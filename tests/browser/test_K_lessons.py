@@ -14,6 +14,7 @@ from ragforge.domain.lessons import PatternState
 from ragforge.settings import load
 from tests.browser.driving import Driver, downloaded, driving, ui
 from tests.process import serve
+from tests.proof import PROVING
 
 _HOSTILE = (
     "# Head <img src='http://evil.example/a.png' onerror='alert(1)'> <script>document.title='owned'</script> "
@@ -160,7 +161,7 @@ def test_O3_hostile_words_of_a_lesson_load_and_run_nothing(browser: Browser, wor
         assert names == ["What failed", "What solved it", "What verified it"]
 
 
-@pytest.mark.parametrize("width", [390, 820])
+@pytest.mark.parametrize("width", [390, 820] if PROVING else [390])
 def test_O3_the_desk_is_not_cut_on_a_small_screen(browser: Browser, workspace: Path, width: int) -> None:
     with Ragforge.open(load(workspace)) as forge:
         _failure(forge, "python", failure_description="a" * 300, error_message="/very/long/" * 40)

@@ -17,7 +17,7 @@ from ragforge.settings import load
 from ragforge.testing.model_server import ModelServer
 from tests.browser.driving import Driver, downloaded, driving, ui
 from tests.process import serve
-from tests.proof import count, record
+from tests.proof import PROVING, count, record
 from tests.served import answers
 
 _RETURNS = """\
@@ -327,7 +327,7 @@ def test_O3_the_page_is_there_in_two_seconds_and_works_by_keyboard(
     assert loaded < count(8, 2), "beside other tests it takes longer"
 
 
-@pytest.mark.parametrize("width", [390, 820])
+@pytest.mark.parametrize("width", [390, 820] if PROVING else [390])
 def test_O3_nothing_is_cut_on_a_small_screen(browser: Browser, workspace: Path, folder: Path, width: int) -> None:
     with Ragforge.open(load(workspace)) as forge:
         forge.add(folder, project="shop")
