@@ -64,7 +64,9 @@ def whole(workspace: Path, interview: str) -> InterviewState:
         for turn in turns:
             assert any(each.turn == turn.number for each in state.points), "what was said was taken down"
             assert turn.summary and turn.probe and turn.mode == "problem"
-        assert len([each for each in forge.query_log(project="p") if each.kind == "interview"]) == len(turns)
+        assert len([each for each in forge.query_log(limit=10_000, project="p") if each.kind == "interview"]) == len(
+            turns
+        )
         assert bool(forge.discovery.org_context(project="p")) == bool(turns)
         kept = (workspace / "projects" / "p" / "project_state.json").read_text()
         assert ("In week w0" in kept) == bool(turns), "the file that is derived follows"
