@@ -24,10 +24,11 @@ from ragforge.errors import RagforgeError
 # -- statements
 
 _OPENERS = re.compile(
-    r"^(?:(?:yes|yeah|yep|no|well|so|ok|okay|sure|right|hm+|um+|oh|actually|also|and|but|honestly|"
-    r"basically)[,.!…\s]+)+",
+    r"^(?:(?:yes|yeah|yep|no|well|so|ok|okay|sure|right|hm+|um+|oh|actually|also|and|but|honestly|basically)"
+    r"[,.!…]+\s*)+",
     re.IGNORECASE,
 )
+"""With a pause after each: “no agents are trained” must not lose its no."""
 _FEWEST_WORDS = 4
 MOST_STATEMENTS = 30
 """Sentences of one message that are taken down."""
@@ -47,24 +48,27 @@ def _tells(statement: str) -> bool:
 
 
 _TO_THE_INTERVIEWER = re.compile(
-    r"\s*(?:(?:please )?(?:tell me|show me|give me|summari[sz]e|go back|repeat|explain|stop asking)\b|"
-    r"that['’]?s none of|"
-    r"(?:but |well,? |and )?(?:i|we)(?: have|['’]ve)? (?:already |just )?(?:told|said|answered|mentioned)\b|(?:as|"
-    r"like) i "
-    r"(?:already )?(?:said|told)|you (?:never|already|did ?n['’]t|did not|keep|just|should|could|asked)\b|thanks?\b|"
-    r"that['’]?s? "
-    r"(?:is )?a (?:good|great|hard|difficult) (?:question|one)|good question|ask \w+[,.]|let me (?:be clear|think)|"
-    r"never mind)",
+    r"\s*(?:(?:please )?(?:tell me|show me|give me|summari[sz]e what|go back to|(?:repeat|explain) (?:that|this|it|"
+    r"the)|"
+    r"stop asking)\b|that['’]?s none of|"
+    r"(?:but |well,? |and )?(?:i|we)(?: have|['’]ve)? (?:already |just )?(?:told you|said (?:that|so|it)|"
+    r"answered (?:that|it)|"
+    r"mentioned (?:that|it))\b|(?:as|like) i (?:already )?(?:said|told you)|"
+    r"you (?:never ask|already|did ?n['’]t ask|did not ask|keep asking|just asked|asked)|thank(?:s|"
+    r" you)(?: [a-z]+)?[,.!]|"
+    r"(?:that['’]?s? |that is )?a?n? ?(?:good|great|hard|difficult) (?:question|one)[,.!]|ask \w+[,.]|"
+    r"let me (?:be clear|think)|never mind)",
     re.IGNORECASE,
 )
 """Said of the talk, not of the matter."""
 _CORRECTS_SELF = re.compile(
-    r"\s*(?:(?:hm+|ok|no|oh|well|sorry|wait|actually)[,.! ]+)*(?:sorry|no wait|wait|correction|scratch that|i meant|"
-    r"(?:that|this)(?:['’]s| is| was) (?:wrong|not right)|(?:i )?(?:need|have|want) to correct (?:myself|that|this|"
-    r"it)|"
-    r"let me correct (?:myself|that|this|it)|i was wrong)\b[,.:;– -]*",
+    r"\s*(?:(?:hm+|ok|no|oh|well|sorry|wait|actually)[,.!]+ )*(?:(?:sorry|(?:no )?wait|correction|scratch that|"
+    r"(?:that|this)(?:['’]s| is| was) (?:wrong|not right))[,.:;!–-]+\s*|(?:i meant|(?:i )?(?:need|have|"
+    r"want) to correct "
+    r"(?:myself|that|this|it)|let me correct (?:myself|that|this|it)|i was wrong)\b[,.:;– -]*)",
     re.IGNORECASE,
 )
+"""With a pause after it: “Wait times” and “sorry customers” correct nothing."""
 _DO_NOT_KNOW = (
     r"(?:(?:i|we) (?:really |just |simply |honestly )?(?:don['’]?t|do not|cannot|can['’]?t|couldn['’]?t) (?:really )?"
 )
@@ -86,9 +90,10 @@ _UNSURE_OF = re.compile(
 )
 """“I don't know, maybe 40 a week”: what follows is a guess."""
 _OWN_QUESTION = re.compile(
-    r"\b(?:i|we)(?:['’]m|['’]re| am| are| have| do)?(?: not|n['’]t|don['’]?t| do not)? ?(?:quite |really |"
-    r"yet )?(?:not )?(?:sure|clear|"
-    r"decided|know|unsure|wonder)(?: yet)? (?:whether|if|how|what|who|which|when|where|why)\b",
+    r"\b(?:i|we)(?: (?:also|still|really))?(?:(?:['’]m|['’]re| am| are|) (?:not (?:quite |really |yet )?(?:sure|"
+    r"clear)|unsure)|"
+    r" have(?: not|n['’]t) (?:yet )?decided| (?:don['’]?t|do not) (?:yet |really )?know| wonder)(?: yet)? "
+    r"(?:whether|if|how|what|who|which|when|where|why)\b",
     re.IGNORECASE,
 )
 """Something that the person would like to know."""

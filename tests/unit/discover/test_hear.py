@@ -209,7 +209,12 @@ def test_G7_two_verdicts_in_one_sentence() -> None:
     ["The return rules are unclear to our customers.", "Our agents are not sure which window applies to chairs.",
      "Nobody knows who owns the returns policy.", "We can't say no to Amazon.",
      "Our customers don't get refunds in time.", "Agents do not understand the old memo.",
-     "The customer calls once more after two days.", "They repeat that every Monday to 40 agents."],
+     "The customer calls once more after two days.", "They repeat that every Monday to 40 agents.",
+     "We know who decides: Karin Petersen.", "We decided how refunds are paid in May.",
+     "I know what agents do by hand.", "No agents are trained for returns.", "No one.",
+     "So many people call on Mondays.",
+     "We told customers that the window is 30 days.", "Thanks to the new carrier, damage fell by half.",
+     "Repeat customers complain most of all.", "You could return a chair within 30 days before March."],
 )  # fmt: skip
 def test_G7_facts_that_sound_like_not_knowing_are_facts(message: str) -> None:
     assert not is_filler(message, OPEN, EARS)
@@ -257,6 +262,15 @@ def test_G7_who_corrects_himself_is_corrected() -> None:
     assert [each.text for each in done.state.points] == ["9 months (before: “The last integration took 7 months.”)"]
     later = heard("I need to correct myself, the last integration took 11 months.", done.state, 4)
     assert [each.text[:39] for each in later.state.points] == ["The last integration took 11 months (be"]
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["Wait times are three hours on Mondays.", "Sorry customers get a voucher.", "This is wrong for our agents."],
+)
+def test_G7_what_only_begins_like_a_correction_corrects_nothing(message: str) -> None:
+    done = heard(f"We had 40 tickets last week. {message}", asking("impact", "frequency"))
+    assert [each.text for each in done.state.points] == ["We had 40 tickets last week.", message]
 
 
 def test_G7_a_list_is_told_with_what_announces_it_and_a_label_decides() -> None:
