@@ -6,10 +6,12 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from playwright.sync_api import Browser, ConsoleMessage, Download, Locator, Page, expect, sync_playwright
 
+from ragforge.testing.model_server import ModelServer
 from tests.process import Serving, serve
 
 expect.set_options(timeout=45_000)  # two workers and two browsers share the processors
@@ -42,12 +44,32 @@ def ui(workspace: Path, *options: str, variables: Mapping[str, str] | None = Non
         yield serving
 
 
+def served_by(model: ModelServer, workspace: Path) -> Path:
+    """Answers come from this server, which speaks as OpenAI's does."""
+    (workspace / "ragforge.toml").write_text(
+        f'[model]\nname = "openai-compatible:stub"\nbase_url = "{model.base_url}"\nwindow = 32000\n'
+        '[ask]\nwhole_project_tokens = 0\nstages = "memory, inject"\n'
+    )
+    return workspace
+
+
+@dataclass(frozen=True)
+class Place:
+    """A project that is one test's own, of a workspace whose pages are served to many."""
+
+    workspace: Path
+    serving: Serving
+    project: str
+
+
 class Driver:
     """What a person does on the page, and what they see."""
 
-    def __init__(self, page: Page, address: str) -> None:
+    def __init__(self, page: Page, address: str, project: str = "") -> None:
         self.page = page
         self.address = address
+        self.project = project
+        """The one that is looked at; else the page chooses."""
         self.complaints: list[str] = []
         """What the browser says is wrong: scripts that fail, and whatever the policy does not let it load."""
         page.set_default_timeout(45_000)
@@ -59,7 +81,7 @@ class Driver:
             self.complaints.append(said.text)
 
     def open(self, path: str = "/") -> None:
-        self.page.goto(self.address + path)
+        self.page.goto(self.address + path + (f"?project={self.project}" if self.project else ""))
         expect(self.page.get_by_test_id("stApp")).to_be_visible()
 
     def settle(self) -> None:
@@ -96,6 +118,12 @@ class Driver:
         """The text of the newest answer."""
         return self.page.locator(".answer .text").last
 
+    def cite(self) -> Locator:
+        """The last mark of the newest answer, which is whole: while it is written its marks are drawn anew."""
+        expect(self.page.get_by_role("button", name="Retry").last).to_be_visible()
+        self.settle()
+        return self.page.locator(".cite").last
+
     @property
     def dialog(self) -> Locator:
         return self.page.get_by_role("dialog")
@@ -121,15 +149,16 @@ class Driver:
 
 
 @contextmanager
-def driving(browser: Browser, serving: Serving, path: str = "/") -> Iterator[Driver]:
+def driving(browser: Browser, served: Serving | Place) -> Iterator[Driver]:
     """A tab. Whatever a test does, the browser finds nothing wrong, and nothing comes from elsewhere."""
+    serving, project = (served.serving, served.project) if isinstance(served, Place) else (served, "")
     context = browser.new_context(viewport={"width": 1280, "height": 860}, accept_downloads=True)
     foreign: list[str] = []
     page = context.new_page()
     page.on("request", lambda sent: None if _is_own(sent.url, serving.address) else foreign.append(sent.url))
-    driver = Driver(page, serving.address)
+    driver = Driver(page, serving.address, project)
     try:
-        driver.open(path)
+        driver.open()
         yield driver
         assert not driver.complaints
         assert not foreign

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Locator, expect
 from ragforge import Ragforge
 from ragforge.domain.access import Role
 from ragforge.settings import load
-from tests.browser.driving import Driver, downloaded, driving, ui
+from tests.browser.driving import Driver, Place, downloaded, driving, ui
 from tests.process import serve
 
 _SAMPLES = Path(__file__).parents[2] / "src" / "ragforge" / "samples"
@@ -81,10 +81,10 @@ def _settled(driver: Driver) -> list[str]:
     return told.all_inner_texts()
 
 
-def test_G7_an_interview_is_led_and_ends_in_a_document(browser: Browser, workspace: Path) -> None:
-    with Ragforge.open(load(workspace)) as forge:
-        forge.add(_SAMPLES, project="shop")
-    with ui(workspace) as serving, driving(browser, serving) as driver:
+def test_G7_an_interview_is_led_and_ends_in_a_document(browser: Browser, place: Place) -> None:
+    with Ragforge.open(load(place.workspace)) as forge:
+        forge.add(_SAMPLES, project=place.project)
+    with driving(browser, place) as driver:
         page = driver.page
         driver.to("Discovery")
         _begin(driver, "Returns")
@@ -154,14 +154,14 @@ def test_G7_an_interview_is_led_and_ends_in_a_document(browser: Browser, workspa
         expect(page.get_by_test_id("question")).to_have_count(3)
         driver.to("Documents")
         expect(page.get_by_role("heading", name="Problem brief: Returns")).to_be_visible()
-    with Ragforge.open(load(workspace)) as forge:
-        (made,) = forge.artifacts(project="shop")
+    with Ragforge.open(load(place.workspace)) as forge:
+        (made,) = forge.artifacts(project=place.project)
         assert made.kind == "problem-brief"
 
 
-def test_O3_hostile_words_do_nothing_and_nothing_is_cut(browser: Browser, workspace: Path) -> None:
+def test_O3_hostile_words_do_nothing_and_nothing_is_cut(browser: Browser, place: Place) -> None:
     """`driving` looks at every request and every script; here in the dark, and as narrow as a phone."""
-    with ui(workspace) as serving, driving(browser, serving) as driver:
+    with driving(browser, place) as driver:
         page = driver.page
         page.on("dialog", lambda dialog: pytest.fail("a script ran"))
         page.emulate_media(color_scheme="dark")

@@ -12,7 +12,7 @@ from ragforge import Ragforge
 from ragforge.domain.access import Role
 from ragforge.domain.lessons import PatternState
 from ragforge.settings import load
-from tests.browser.driving import Driver, downloaded, driving, ui
+from tests.browser.driving import Driver, Place, downloaded, driving, ui
 from tests.process import serve
 from tests.proof import PROVING
 
@@ -31,14 +31,14 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def _failure(forge: Ragforge, technology: str, *, verified: bool = True, **told: str) -> None:
+def _failure(forge: Ragforge, project: str, technology: str, *, verified: bool = True, **told: str) -> None:
     """Of another technology it is another pattern; told again in the same words, it is the same one."""
     usual = {
         "failure_description": f"The first request of {technology} times out",
         "solution_steps": f"Open the pool of {technology} at the start",
     }
     forge.lessons.capture_failure(
-        agent_type="backend", technology=technology, project="shop", verified=verified, **(usual | told)
+        agent_type="backend", technology=technology, project=project, verified=verified, **(usual | told)
     )
 
 
@@ -64,17 +64,17 @@ def _choose(driver: Driver, label: str, *options: str) -> None:
     driver.page.get_by_text(label, exact=True).click()
 
 
-def test_K6_what_agents_learnt_is_reviewed(browser: Browser, workspace: Path, tmp_path: Path) -> None:
+def test_K6_what_agents_learnt_is_reviewed(browser: Browser, place: Place, tmp_path: Path) -> None:
     """Approve, correct, reject, embed, edit, reject and bring back, merge, split, export, import, delete."""
-    with Ragforge.open(load(workspace)) as forge:
+    with Ragforge.open(load(place.workspace)) as forge:
         for _ in range(2):
-            _failure(forge, "python")
+            _failure(forge, place.project, "python")
         rust, ping = "The first request of rust times out", "Ping the cache of rust every minute"
-        _failure(forge, "python", failure_description=rust, solution_steps=ping)  # for the same agents
-        forge.lessons.checkpoint(project="shop")
-        _failure(forge, "go", verified=False, evidence="test_pool passes")
-        _failure(forge, "perl", verified=False)
-    with ui(workspace) as serving, driving(browser, serving) as driver:
+        _failure(forge, place.project, "python", failure_description=rust, solution_steps=ping)  # for the same agents
+        forge.lessons.checkpoint(project=place.project)
+        _failure(forge, place.project, "go", verified=False, evidence="test_pool passes")
+        _failure(forge, place.project, "perl", verified=False)
+    with driving(browser, place) as driver:
         page = driver.page
         driver.to("Lessons")
         expect(_waiting(driver)).to_have_count(2)
@@ -127,22 +127,24 @@ def test_K6_what_agents_learnt_is_reviewed(browser: Browser, workspace: Path, tm
         page.get_by_test_id("stMain").locator("input[type=file]").set_input_files(own)
         expect(page.get_by_text("1 lesson came. 3 were here already.")).to_be_visible()
         expect(page.get_by_text("Line 2: It is no JSON.")).to_be_visible()
-    with Ragforge.open(load(workspace)) as forge:
-        patterns = forge.lessons.patterns(project="shop")
+    with Ragforge.open(load(place.workspace)) as forge:
+        patterns = forge.lessons.patterns(project=place.project)
         assert {each.facets.technology: each.record.captures for each in patterns} == {"go": 1, "python": 2}
         assert all(each.state is PatternState.LIVE for each in patterns)
-        assert len(forge.lessons.staged(project="shop")) == 1
+        assert len(forge.lessons.staged(project=place.project)) == 1
 
 
-def test_O3_hostile_words_of_a_lesson_load_and_run_nothing(browser: Browser, workspace: Path) -> None:
+def test_O3_hostile_words_of_a_lesson_load_and_run_nothing(browser: Browser, place: Place) -> None:
     """What a lesson says is shown, not done: `driving` looks at every request and every script."""
-    with Ragforge.open(load(workspace)) as forge:
-        _failure(forge, "python", failure_description=_HOSTILE, solution_steps=_HOSTILE, evidence=_HOSTILE)
-        forge.lessons.checkpoint(project="shop")
-        (found,) = forge.lessons.patterns(project="shop")
-        forge.lessons.record_outcome(found.id, True, project="shop", note=f"\u202e{_HOSTILE}")
-        _failure(forge, "rust", verified=False, failure_description=_HOSTILE, error_message=_HOSTILE)
-    with ui(workspace) as serving, driving(browser, serving) as driver:
+    with Ragforge.open(load(place.workspace)) as forge:
+        _failure(
+            forge, place.project, "python", failure_description=_HOSTILE, solution_steps=_HOSTILE, evidence=_HOSTILE
+        )
+        forge.lessons.checkpoint(project=place.project)
+        (found,) = forge.lessons.patterns(project=place.project)
+        forge.lessons.record_outcome(found.id, True, project=place.project, note=f"\u202e{_HOSTILE}")
+        _failure(forge, place.project, "rust", verified=False, failure_description=_HOSTILE, error_message=_HOSTILE)
+    with driving(browser, place) as driver:
         page = driver.page
         page.on("dialog", lambda dialog: pytest.fail("a script ran"))
         driver.to("Lessons")
@@ -162,12 +164,12 @@ def test_O3_hostile_words_of_a_lesson_load_and_run_nothing(browser: Browser, wor
 
 
 @pytest.mark.parametrize("width", [390, 820] if PROVING else [390])
-def test_O3_the_desk_is_not_cut_on_a_small_screen(browser: Browser, workspace: Path, width: int) -> None:
-    with Ragforge.open(load(workspace)) as forge:
-        _failure(forge, "python", failure_description="a" * 300, error_message="/very/long/" * 40)
-        forge.lessons.checkpoint(project="shop")
-        _failure(forge, "rust", verified=False, error_message="b" * 300)
-    with ui(workspace) as serving, driving(browser, serving) as driver:
+def test_O3_the_desk_is_not_cut_on_a_small_screen(browser: Browser, place: Place, width: int) -> None:
+    with Ragforge.open(load(place.workspace)) as forge:
+        _failure(forge, place.project, "python", failure_description="a" * 300, error_message="/very/long/" * 40)
+        forge.lessons.checkpoint(project=place.project)
+        _failure(forge, place.project, "rust", verified=False, error_message="b" * 300)
+    with driving(browser, place) as driver:
         driver.page.set_viewport_size({"width": width, "height": 844})
         driver.open("/lessons")
         expect(_waiting(driver)).to_be_visible()
@@ -185,29 +187,27 @@ def _uncut(driver: Driver) -> None:
 
 def test_O3_the_desk_of_a_server_elsewhere(browser: Browser, workspace: Path, tmp_path: Path) -> None:
     with Ragforge.open(load(workspace)) as forge:
-        _failure(forge, "python")
+        _failure(forge, "shop", "python")
         forge.lessons.checkpoint(project="shop")
-        _failure(forge, "rust", verified=False)
+        _failure(forge, "shop", "rust", verified=False)
         _, admin = forge.access().create("Ada", Role.ADMIN)
         _, reader = forge.access().create("Rita", Role.READER)
     with serve(workspace) as server:
         options = ("--server", server.address)
         with (
-            ui(tmp_path / "none", *options, variables={"RAGFORGE_KEY": admin}) as serving,
-            driving(browser, serving) as driver,
+            ui(tmp_path / "none", *options, variables={"RAGFORGE_KEY": admin}) as managed,
+            ui(tmp_path / "none", *options, variables={"RAGFORGE_KEY": reader}) as read,  # it starts meanwhile
         ):
-            driver.to("Lessons")
-            _press(driver, "Approve", _waiting(driver))
-            expect(_waiting(driver)).to_have_count(0)
-            driver.page.get_by_test_id("stMain").get_by_text("Share with other projects").click()
-            expect(driver.page.get_by_text("Other projects are told, too.")).to_be_visible()
-            _press(driver, "Open", _pattern(driver, "pool of python"))
-            expect(driver.page.get_by_text("1 capture, each of them")).to_be_visible()
-            expect(driver.page.get_by_test_id("stAlertContentError")).to_have_count(0)
-        with (
-            ui(tmp_path / "none", *options, variables={"RAGFORGE_KEY": reader}) as serving,
-            driving(browser, serving) as driver,
-        ):
-            driver.to("Lessons")
-            expect(driver.page.get_by_text("for those who manage this project")).to_be_visible()
-            expect(driver.page.get_by_text("pool of python")).to_have_count(0)
+            with driving(browser, managed) as driver:
+                driver.to("Lessons")
+                _press(driver, "Approve", _waiting(driver))
+                expect(_waiting(driver)).to_have_count(0)
+                driver.page.get_by_test_id("stMain").get_by_text("Share with other projects").click()
+                expect(driver.page.get_by_text("Other projects are told, too.")).to_be_visible()
+                _press(driver, "Open", _pattern(driver, "pool of python"))
+                expect(driver.page.get_by_text("1 capture, each of them")).to_be_visible()
+                expect(driver.page.get_by_test_id("stAlertContentError")).to_have_count(0)
+            with driving(browser, read) as driver:
+                driver.to("Lessons")
+                expect(driver.page.get_by_text("for those who manage this project")).to_be_visible()
+                expect(driver.page.get_by_text("pool of python")).to_have_count(0)

@@ -15,7 +15,7 @@ from ragforge import Ragforge
 from ragforge.domain.access import Role
 from ragforge.settings import load
 from ragforge.testing.model_server import ModelServer
-from tests.browser.driving import Driver, downloaded, driving, ui
+from tests.browser.driving import Driver, Place, downloaded, driving, served_by, ui
 from tests.process import serve
 from tests.proof import PROVING, count, record
 from tests.served import answers
@@ -47,6 +47,11 @@ def workspace(tmp_path: Path) -> Path:
     return made
 
 
+def _add(place: Place, folder: Path) -> None:
+    with Ragforge.open(load(place.workspace)) as forge:
+        forge.add(folder, project=place.project)
+
+
 def _dropped(driver: Driver, *files: Path) -> None:
     driver.drop(*files)
     for file in files:  # while the page is drawn anew, a row may stand there twice for a moment
@@ -54,16 +59,14 @@ def _dropped(driver: Driver, *files: Path) -> None:
     driver.settle()
 
 
-def test_O3_upload_ask_open_a_citation_and_see_the_marked_words(
-    browser: Browser, workspace: Path, folder: Path
-) -> None:
-    with ui(workspace) as serving, driving(browser, serving) as driver:
+def test_O3_upload_ask_open_a_citation_and_see_the_marked_words(browser: Browser, place: Place, folder: Path) -> None:
+    with driving(browser, place) as driver:
         expect(driver.page.get_by_text("Bring some files first")).to_be_visible()
         _dropped(driver, folder / "returns.md", folder / "refund.py")
         expect(driver.page.get_by_text("2 files, 2 in use")).to_be_visible()
         driver.ask("How long can I return a chair?")
         expect(driver.answer).to_contain_text("sixty days")
-        driver.page.locator(".cite").last.click()
+        driver.cite().click()
         expect(driver.dialog.locator("mark").first).to_be_visible()
         marked = " ".join(driver.dialog.locator("mark").all_inner_texts())
         assert "Chairs may be returned within sixty days" in marked
@@ -81,9 +84,9 @@ def test_O3_upload_ask_open_a_citation_and_see_the_marked_words(
 
 
 def test_O3_the_next_turn_uses_a_file_that_came_meanwhile_and_not_one_that_is_off(
-    browser: Browser, workspace: Path, folder: Path
+    browser: Browser, place: Place, folder: Path
 ) -> None:
-    with ui(workspace) as serving, driving(browser, serving) as driver:
+    with driving(browser, place) as driver:
         _dropped(driver, folder / "refund.py")
         driver.ask("How long can I return a chair?")
         expect(driver.page.get_by_role("button", name="Retry")).to_be_visible()
@@ -98,80 +101,71 @@ def test_O3_the_next_turn_uses_a_file_that_came_meanwhile_and_not_one_that_is_of
 
 
 def test_O3_a_locked_file_is_read_whole_and_nothing_is_searched(
-    browser: Browser, workspace: Path, folder: Path
+    browser: Browser, place_with_model: Place, model: ModelServer, folder: Path
 ) -> None:
-    with ModelServer(reply="Sixty days [1].") as model, Ragforge.open(_served(workspace, model)) as forge:
-        forge.add(folder, project="shop")
-    with ModelServer(reply="Sixty days [1].") as model:
-        _served(workspace, model)
-        with ui(workspace) as serving, driving(browser, serving) as driver:
-            driver.side("Control")
-            driver.page.get_by_test_id("stSidebar").get_by_text("Exact File Lock").click()
-            driver.settle()
-            driver.ask("What is sixty?")
-            expect(driver.page.get_by_text("names none that can be read")).to_be_visible()
-            driver.page.get_by_role("button", name="Dismiss").click()
-            driver.ask("What does refund.py return for a chair?")
-            expect(driver.answer).to_contain_text("Sixty days")
-            expect(driver.page.get_by_text("❖ refund.py · FULL")).to_be_visible()
-        prompt = answers(model)[-1].prompt
-        assert _CODE.strip() in prompt
-        assert "Lamps" not in prompt
+    model.reply = "Sixty days [1]."
+    _add(place_with_model, folder)
+    with driving(browser, place_with_model) as driver:
+        driver.side("Control")
+        driver.page.get_by_test_id("stSidebar").get_by_text("Exact File Lock").click()
+        expect(driver.page).to_have_url(re.compile("lock=1"))  # what is asked now is asked so
+        driver.ask("What is sixty?")
+        expect(driver.page.get_by_text("names none that can be read")).to_be_visible()
+        driver.page.get_by_role("button", name="Dismiss").click()
+        driver.ask("What does refund.py return for a chair?")
+        expect(driver.answer).to_contain_text("Sixty days")
+        expect(driver.page.get_by_text("❖ refund.py · FULL")).to_be_visible()
+    prompt = answers(model)[-1].prompt
+    assert _CODE.strip() in prompt
+    assert "Lamps" not in prompt
 
 
-def _served(workspace: Path, model: ModelServer) -> Path:
-    """Answers come from this server, which speaks as OpenAI's does."""
-    (workspace / "ragforge.toml").write_text(
-        f'[model]\nname = "openai-compatible:stub"\nbase_url = "{model.base_url}"\nwindow = 32000\n'
-        '[ask]\nwhole_project_tokens = 0\nstages = "memory, inject"\n'
-    )
-    return workspace
-
-
-def test_S8_an_edited_prompt_is_what_the_model_gets(browser: Browser, workspace: Path, folder: Path) -> None:
-    with ModelServer(reply="Arr, sixty days [1].") as model:
-        with Ragforge.open(_served(workspace, model)) as forge:
-            forge.add(folder, project="shop")
-        with ui(workspace) as serving, driving(browser, serving) as driver:
-            driver.side("Control")
-            driver.page.get_by_test_id("stSidebar").get_by_text("Show the prompt before sending").click()
-            driver.settle()
-            driver.ask("How long can I return a chair?")
-            expect(driver.page.get_by_text("Tokens to read")).to_be_visible()
-            expect(driver.page.get_by_text("Price, at most")).to_be_visible()
-            assert not answers(model)
-            task = driver.page.get_by_label(re.compile("^Task"))
-            task.fill("## Task\n\nHow long can I return a chair? Answer like a pirate.")
-            task.blur()
-            driver.page.get_by_role("button", name="Send as changed").click()
-            expect(driver.answer).to_contain_text("Arr, sixty days")
-        (call,) = answers(model)
-        assert "Answer like a pirate." in call.prompt
-        assert "Chairs may be returned within sixty days" in call.prompt
+def test_S8_an_edited_prompt_is_what_the_model_gets(
+    browser: Browser, place_with_model: Place, model: ModelServer, folder: Path
+) -> None:
+    model.reply = "Arr, sixty days [1]."
+    _add(place_with_model, folder)
+    with driving(browser, place_with_model) as driver:
+        driver.side("Control")
+        driver.page.get_by_test_id("stSidebar").get_by_text("Show the prompt before sending").click()
+        expect(driver.page).to_have_url(re.compile("preview=1"))  # what is asked now is shown first
+        driver.ask("How long can I return a chair?")
+        expect(driver.page.get_by_text("Tokens to read")).to_be_visible()
+        expect(driver.page.get_by_text("Price, at most")).to_be_visible()
+        assert not answers(model)
+        task = driver.page.get_by_label(re.compile("^Task"))
+        task.fill("## Task\n\nHow long can I return a chair? Answer like a pirate.")
+        task.blur()
+        expect(driver.page.get_by_role("button", name="Send as changed")).to_be_visible()
+        driver.settle()
+        driver.page.get_by_role("button", name="Send as changed").click()
+        expect(driver.answer).to_contain_text("Arr, sixty days")
+    (call,) = answers(model)
+    assert "Answer like a pirate." in call.prompt
+    assert "Chairs may be returned within sixty days" in call.prompt
 
 
 def test_O3_a_long_answer_can_be_stopped_and_reloading_aborts_nothing(
-    browser: Browser, workspace: Path, folder: Path
+    browser: Browser, place_with_model: Place, model: ModelServer, folder: Path
 ) -> None:
-    long = " ".join(f"Word {number} [1]." for number in range(400))
-    with ModelServer(reply=long, piece_seconds=0.05) as model:
-        with Ragforge.open(_served(workspace, model)) as forge:
-            forge.add(folder, project="shop")
-        with ui(workspace) as serving, driving(browser, serving) as driver:
-            driver.ask("How long can I return a chair?")
-            expect(driver.answer).to_contain_text("Word 3")
-            driver.page.reload()
-            expect(driver.answer).to_contain_text("Word 12")
-            assert model.disconnects == 0
-            driver.page.get_by_role("button", name="Stop").click()
-            expect(driver.page.get_by_text("Stopped before the answer was complete")).to_be_visible()
-            expect(driver.page.get_by_role("button", name="Retry")).to_be_visible()
-        assert model.disconnects == 1
+    model.reply, model.piece_seconds = " ".join(f"Word {number} [1]." for number in range(400)), 0.05
+    _add(place_with_model, folder)
+    with driving(browser, place_with_model) as driver:
+        driver.ask("How long can I return a chair?")
+        expect(driver.answer).to_contain_text("Word 3")
+        driver.page.reload()
+        expect(driver.answer).to_contain_text("Word 12")
+        assert model.disconnects == 0
+        driver.page.get_by_role("button", name="Stop").click()
+        expect(driver.page.get_by_text("Stopped before the answer was complete")).to_be_visible()
+        expect(driver.page.get_by_role("button", name="Retry")).to_be_visible()
+    model.rest()
+    assert model.disconnects == 1
 
 
-def test_S9_why_shows_candidates_with_reasons_and_bars(browser: Browser, workspace: Path, folder: Path) -> None:
-    with ui(workspace) as serving, driving(browser, serving) as driver:
-        _dropped(driver, folder / "returns.md", folder / "refund.py")
+def test_S9_why_shows_candidates_with_reasons_and_bars(browser: Browser, place: Place, folder: Path) -> None:
+    _add(place, folder)
+    with driving(browser, place) as driver:
         driver.ask("How long can I return a chair?")
         driver.page.get_by_role("button", name="Why", exact=True).last.click()
         table = driver.page.locator(".rf-table").first
@@ -196,15 +190,15 @@ def test_O3_a_deleted_file_is_gone_from_the_list_the_answers_and_the_disk(
     assert not left
 
 
-def test_Q6_a_blueprint_is_made_edited_and_downloaded(browser: Browser, workspace: Path, folder: Path) -> None:
-    with ui(workspace) as serving, driving(browser, serving) as driver:
-        _dropped(driver, folder / "returns.md", folder / "refund.py")
+def test_Q6_a_blueprint_is_made_edited_and_downloaded(browser: Browser, place: Place, folder: Path) -> None:
+    _add(place, folder)
+    with driving(browser, place) as driver:
         driver.to("Documents")
         driver.page.get_by_label("What it is about").fill("How chairs are returned")
         driver.page.get_by_role("button", name="Make it").click()
         expect(driver.page.get_by_role("button", name="Markdown", exact=True)).to_be_visible(timeout=60_000)
         text = downloaded(driver, driver.page.get_by_role("button", name="Markdown", exact=True)).decode()
-        assert text.startswith("**Blueprint: shop**")
+        assert text.startswith(f"**Blueprint: {place.project}**")
         package = downloaded(driver, driver.page.get_by_role("button", name="Word", exact=True))
         assert "word/document.xml" in zipfile.ZipFile(io.BytesIO(package)).namelist()
         driver.page.get_by_role("button", name="Edit", exact=True).first.click()
@@ -215,11 +209,11 @@ def test_Q6_a_blueprint_is_made_edited_and_downloaded(browser: Browser, workspac
         assert "We take every chair back." in again
 
 
-def test_O2_questions_are_brought_run_and_shown(browser: Browser, workspace: Path, folder: Path) -> None:
+def test_O2_questions_are_brought_run_and_shown(browser: Browser, place: Place, folder: Path) -> None:
     questions = folder.parent / "own.jsonl"
     questions.write_text('{"id": "1", "question": "How long for a chair?", "documents": ["returns.md"]}\n')
-    with ui(workspace) as serving, driving(browser, serving) as driver:
-        _dropped(driver, folder / "returns.md", folder / "refund.py")
+    _add(place, folder)
+    with driving(browser, place) as driver:
         driver.to("Evaluation")
         bad = folder.parent / "bad.jsonl"
         bad.write_text("no JSON\n")
@@ -229,20 +223,20 @@ def test_O2_questions_are_brought_run_and_shown(browser: Browser, workspace: Pat
         driver.settle()
         driver.page.get_by_test_id("stMain").locator("input[type=file]").set_input_files(questions)
         expect(driver.page.get_by_label("Label")).to_be_visible()
+        driver.settle()  # a button that is drawn anew hears nothing
         driver.page.get_by_role("button", name="Run", exact=True).click()
         expect(driver.page.locator(".rf-table").first).to_contain_text("ndcg@10", timeout=40_000)
         report = downloaded(driver, driver.page.get_by_role("button", name="Report as a web page"))
         assert report.startswith(b"<!")
 
 
-def test_O3_files_that_cannot_be_used_are_told_exactly(browser: Browser, workspace: Path, folder: Path) -> None:
+def test_O3_files_that_cannot_be_used_are_told_exactly(browser: Browser, place: Place, folder: Path) -> None:
     """A corrupt DOCX, an unknown type, a duplicate, one that is too large: calm messages, and nothing else is lost."""
     (folder / "broken.docx").write_bytes(b"PK\x03\x04" + b"\x00" * 200)
     (folder / "program.exe").write_bytes(b"MZ" + bytes(range(256)) * 8)
     (folder / "copy.md").write_text(_RETURNS)
     (folder / "large.txt").write_bytes(b"x" * 3_000_000)
-    (workspace / "ragforge.toml").write_text("[limits]\nfile_bytes = 2_000_000\n")
-    with ui(workspace) as serving, driving(browser, serving) as driver:
+    with driving(browser, place) as driver:
         sidebar = driver.page.get_by_test_id("stSidebar")
         _dropped(driver, folder / "returns.md")
         driver.drop(folder / "broken.docx", folder / "program.exe", folder / "copy.md")
@@ -256,8 +250,8 @@ def test_O3_files_that_cannot_be_used_are_told_exactly(browser: Browser, workspa
         expect(driver.answer).to_contain_text("sixty days")
 
 
-def test_O3_two_tabs_on_one_project_see_the_same(browser: Browser, workspace: Path, folder: Path) -> None:
-    with ui(workspace) as serving, driving(browser, serving) as one, driving(browser, serving) as two:
+def test_O3_two_tabs_on_one_project_see_the_same(browser: Browser, place: Place, folder: Path) -> None:
+    with driving(browser, place) as one, driving(browser, place) as two:
         _dropped(one, folder / "returns.md")
         expect(two.file("returns.md")).to_be_visible()
         two.file("returns.md").get_by_test_id("stCheckbox").click()
@@ -278,7 +272,7 @@ def test_O3_the_page_of_a_server_elsewhere_and_what_happens_when_it_goes_away(
             _dropped(driver, folder / "returns.md")
             driver.ask("How long can I return a chair?")
             expect(driver.answer).to_contain_text("sixty days")
-            driver.page.locator(".cite").last.click()
+            driver.cite().click()
             expect(driver.dialog.locator("mark").first).to_be_visible()
             driver.close_dialog()
             for name in ("Documents", "Evaluation", "Lessons", "Status"):
@@ -330,10 +324,9 @@ def test_O3_the_page_is_there_in_two_seconds_and_works_by_keyboard(
 
 
 @pytest.mark.parametrize("width", [390, 820] if PROVING else [390])
-def test_O3_nothing_is_cut_on_a_small_screen(browser: Browser, workspace: Path, folder: Path, width: int) -> None:
-    with Ragforge.open(load(workspace)) as forge:
-        forge.add(folder, project="shop")
-    with ui(workspace) as serving, driving(browser, serving) as driver:
+def test_O3_nothing_is_cut_on_a_small_screen(browser: Browser, place: Place, folder: Path, width: int) -> None:
+    _add(place, folder)
+    with driving(browser, place) as driver:
         driver.page.set_viewport_size({"width": width, "height": 844})
         driver.page.reload()
         driver.ask("How long can I return a chair?")
@@ -345,7 +338,7 @@ def test_O3_nothing_is_cut_on_a_small_screen(browser: Browser, workspace: Path, 
             assert wide <= 0, path
 
 
-def test_O3_hostile_words_of_a_file_load_and_run_nothing(browser: Browser, workspace: Path, folder: Path) -> None:
+def test_O3_hostile_words_of_a_file_load_and_run_nothing(browser: Browser, place: Place, folder: Path) -> None:
     """What a file says is shown, not done: `driving` looks at every request and every script."""
     (folder / "evil <img src=x onerror=alert(1)>.md").write_text(
         "# Parrots\n\nThe parrot <img src='http://evil.example/a.png' onerror='alert(1)'> sings "
@@ -353,13 +346,13 @@ def test_O3_hostile_words_of_a_file_load_and_run_nothing(browser: Browser, works
         "<script>document.title='owned'</script>.\n"
     )
     (evil,) = [path for path in folder.iterdir() if path.name.startswith("evil")]
-    with ui(workspace) as serving, driving(browser, serving) as driver:
+    with driving(browser, place) as driver:
         driver.page.on("dialog", lambda dialog: pytest.fail("a script ran"))
         driver.drop(evil)
         expect(driver.page.get_by_text("1 file, 1 in use")).to_be_visible()
         driver.ask("When does the parrot sing?")
         expect(driver.answer).to_contain_text("every morning at six")
-        driver.page.locator(".cite").last.click()
+        driver.cite().click()
         expect(driver.dialog.locator("mark").first).to_be_visible()
         driver.close_dialog()
         driver.view("Why")
@@ -369,34 +362,36 @@ def test_O3_hostile_words_of_a_file_load_and_run_nothing(browser: Browser, works
 
 
 def test_O3_a_file_that_is_deleted_while_a_question_about_it_is_answered(
-    browser: Browser, workspace: Path, folder: Path
+    browser: Browser, place_with_model: Place, model: ModelServer, folder: Path
 ) -> None:
     """The answer ends calmly; nothing of the file stays, also not in the answer."""
-    long = "Chairs may be returned within sixty days [1]. " + " ".join(f"Word {number} [1]." for number in range(60))
-    with ModelServer(reply=long, piece_seconds=0.05) as model:
-        with Ragforge.open(_served(workspace, model)) as forge:
-            forge.add(folder, project="shop")
-        with ui(workspace) as serving, driving(browser, serving) as driver:
-            driver.ask("How long can I return a chair?")
-            expect(driver.answer).to_contain_text("Word 3")
-            driver.delete("returns.md")
-            expect(driver.file("returns.md")).to_have_count(0)
-            expect(driver.page.get_by_role("button", name="Retry")).to_be_visible(timeout=60_000)
-            expect(driver.page.get_by_test_id("stAlertContentError")).to_have_count(0)
-            driver.page.reload()
-            expect(driver.page.get_by_role("button", name="Retry")).to_be_visible()
-            expect(driver.page.get_by_text("sixty days")).to_have_count(0)
-        with Ragforge.open(workspace) as forge:
-            (conversation,) = forge.conversations(project="shop")
-            assert "sixty days" not in forge.conversation_markdown(conversation.id, project="shop")
+    words = " ".join(f"Word {number} [1]." for number in range(200))
+    model.reply, model.piece_seconds = f"Chairs may be returned within sixty days [1]. {words}", 0.05
+    _add(place_with_model, folder)
+    with driving(browser, place_with_model) as driver:
+        driver.ask("How long can I return a chair?")
+        expect(driver.answer).to_contain_text("Word 3")
+        driver.delete("returns.md")
+        expect(driver.file("returns.md")).to_have_count(0)
+        assert model.at_work == 1
+        model.piece_seconds = 0.0  # what is left comes at once
+        expect(driver.page.get_by_role("button", name="Retry")).to_be_visible(timeout=60_000)
+        expect(driver.page.get_by_test_id("stAlertContentError")).to_have_count(0)
+        driver.page.reload()
+        expect(driver.page.get_by_role("button", name="Retry")).to_be_visible()
+        expect(driver.page.get_by_text("sixty days")).to_have_count(0)
+    assert model.disconnects == 0
+    with Ragforge.open(load(place_with_model.workspace)) as forge:
+        (conversation,) = forge.conversations(project=place_with_model.project)
+        told = forge.conversation_markdown(conversation.id, project=place_with_model.project)
+        assert "sixty days" not in told
 
 
 def test_O3_projects_are_made_and_switched_and_a_conversation_is_saved(
-    browser: Browser, workspace: Path, folder: Path
+    browser: Browser, place: Place, folder: Path
 ) -> None:
-    with Ragforge.open(load(workspace)) as forge:
-        forge.add(folder, project="shop")
-    with ui(workspace) as serving, driving(browser, serving) as driver:
+    _add(place, folder)
+    with driving(browser, place) as driver:
         sidebar = driver.page.get_by_test_id("stSidebar")
         driver.ask("How long can I return a chair?")
         expect(driver.answer).to_contain_text("sixty days")
@@ -415,7 +410,7 @@ def test_O3_projects_are_made_and_switched_and_a_conversation_is_saved(
         driver.dialog.get_by_role("button", name="Make it").click()
         expect(driver.page.get_by_text("Bring some files first")).to_be_visible()
         sidebar.get_by_role("combobox", name="Project").click()
-        driver.page.get_by_role("option", name="shop").click()
+        driver.page.get_by_role("option", name=place.project, exact=True).click()
         expect(driver.file("returns.md")).to_be_visible()
         driver.side("Chats")
         sidebar.get_by_role("button", name="How long can I return a chair?").click()
@@ -426,7 +421,7 @@ def test_O3_a_revoked_key_sees_nothing_more_in_an_open_tab(browser: Browser, wor
     """Nobody touches the page: it only looks at its files, and at an answer that is being written."""
     long = " ".join(f"Word {number} [1]." for number in range(600))
     with ModelServer(reply=long, piece_seconds=0.05) as model:
-        with Ragforge.open(_served(workspace, model)) as forge:
+        with Ragforge.open(served_by(model, workspace)) as forge:
             forge.add(folder, project="shop")
             key, secret = forge.access().create("Eve", Role.EDITOR)
         with ui(workspace) as serving, driving(browser, serving) as driver:
