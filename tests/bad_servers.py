@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -60,3 +60,36 @@ def always(status: int, body: str = "") -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def interrupted(url: str, times: int) -> Iterator[str]:
+    """The address of a way to a server that breaks off the first connections."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.create_server(("127.0.0.1", 0)) as way:
+        thread = Thread(target=_lead, args=(way, (host, int(port)), times), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{way.getsockname()[1]}"
+        way.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def _lead(way: socket.socket, there: tuple[str, int], refused: int) -> None:
+    while True:
+        try:
+            caller, _ = way.accept()
+        except OSError:  # closed
+            return
+        if refused:
+            refused -= 1
+            caller.close()
+            continue
+        server = socket.create_connection(there)
+        for one, other in ((caller, server), (server, caller)):
+            Thread(target=_pass_on, args=(one, other), daemon=True).start()
+
+
+def _pass_on(one: socket.socket, other: socket.socket) -> None:
+    with suppress(OSError), one, other:
+        while data := one.recv(65_536):
+            other.sendall(data)

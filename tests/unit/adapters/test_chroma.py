@@ -19,11 +19,12 @@ from ragforge.adapters.vectors.chroma import ChromaEmbedded, ChromaServer
 from ragforge.adapters.vectors.chroma_http import ChromaHttp
 from ragforge.adapters.vectors.chroma_process import ChromaProcess
 from ragforge.adapters.vectors.chroma_rows import Rows, State
+from ragforge.adapters.vectors.rows import lock_of_file
 from ragforge.domain.retrieval import Allowed
-from ragforge.errors import Busy, IndexLost, StoreError, UserError
+from ragforge.errors import Busy, IndexLost, StoreError, Unreachable, UserError
 from ragforge.testing.chroma import TemporaryChroma
 from ragforge.testing.contracts.vectors import ALL, NO_ROWS, NONE, Library, axis, found, keys, rebuild, rows, write
-from tests.bad_servers import always, last_request, nobody, silence
+from tests.bad_servers import always, interrupted, last_request, nobody, silence
 
 
 @pytest.fixture(scope="module")
@@ -258,7 +259,7 @@ def test_a_collection_that_is_not_ours_is_no_index(server: TemporaryChroma, tmp_
     http = ChromaHttp(server.url, 10)
     http.create_collection("foreign", {"current": "foreign.1"})
     http.create_collection("foreign.1", {"made": "by someone else"})
-    index = ChromaServer(server.url, "foreign", "f", tmp_path)
+    index = ChromaServer(server.url, "foreign", "f", lock_of_file(tmp_path / "writer.lock"))
     with pytest.raises(IndexLost):
         index.pin()
     rebuild(index, [rows([1], [axis(1)])], 1)
@@ -268,7 +269,7 @@ def test_a_collection_that_is_not_ours_is_no_index(server: TemporaryChroma, tmp_
 
 
 def test_a_server_keeps_no_leftovers(server: TemporaryChroma, tmp_path: Path) -> None:
-    index = ChromaServer(server.url, "tidy", "f", tmp_path)
+    index = ChromaServer(server.url, "tidy", "f", lock_of_file(tmp_path / "writer.lock"))
     for number in range(1, 4):
         rebuild(index, [rows([number], [axis(number)])], number)
     http = ChromaHttp(server.url, 10)
@@ -282,7 +283,7 @@ def test_a_server_keeps_no_leftovers(server: TemporaryChroma, tmp_path: Path) ->
 
 
 def test_another_process_swaps_the_collection(server: TemporaryChroma, tmp_path: Path) -> None:
-    ours, theirs = (ChromaServer(server.url, "shared", "f", tmp_path) for _ in range(2))
+    ours, theirs = (ChromaServer(server.url, "shared", "f", lock_of_file(tmp_path / "writer.lock")) for _ in range(2))
     rebuild(ours, [rows([1], [axis(1)])], 1)
     reader = ours.pin()
     rebuild(theirs, [rows([2], [axis(2)])], 2)
@@ -294,51 +295,65 @@ def test_another_process_swaps_the_collection(server: TemporaryChroma, tmp_path:
     theirs.close()
 
 
+def test_whether_all_machines_have_the_same_index(index: ChromaEmbedded, tmp_path: Path) -> None:
+    remote = ChromaServer(nobody(), "p", "f", lock_of_file(tmp_path / "writer.lock"))
+    assert (index.shared, remote.shared) == (False, True)
+
+
 def test_nobody_there_is_not_lost(tmp_path: Path) -> None:
-    index = ChromaServer(nobody(), "p", "f", tmp_path)
-    with pytest.raises(StoreError) as refused:
+    index = ChromaServer(nobody(), "p", "f", lock_of_file(tmp_path / "writer.lock"))
+    with pytest.raises(Unreachable) as refused:
         index.pin()
-    assert not isinstance(refused.value, IndexLost)
     assert "running" in refused.value.hint
-    with pytest.raises(StoreError):
+    with pytest.raises(Unreachable):
         rebuild(index, [rows([1], [axis(1)])], 1)
     index.close()
 
 
+def test_a_server_that_comes_back_in_a_moment_is_waited_for(tmp_path: Path) -> None:
+    with TemporaryChroma() as real, interrupted(real.url, times=2) as url:
+        index = ChromaServer(url, "p", "f", lock_of_file(tmp_path / "writer.lock"))
+        with pytest.raises(IndexLost):  # it answered at last: there is no index yet
+            index.pin()
+        index.close()
+
+
 def test_a_silent_server_is_not_waited_for(tmp_path: Path) -> None:
     with silence() as url:
-        index = ChromaServer(url, "p", "f", tmp_path, timeout=0.3)
+        index = ChromaServer(url, "p", "f", lock_of_file(tmp_path / "writer.lock"), timeout=0.3)
         started = time.monotonic()
-        with pytest.raises(StoreError, match="does not answer"):
+        with pytest.raises(Unreachable, match="does not answer"):
             index.pin()
         assert time.monotonic() - started < 10
         index.close()
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "lost"),
+    ("status", "body", "kind"),
     [
-        (404, "<html>nothing here</html>", False),
-        (200, "<html>hello</html>", False),
-        (401, '{"error":"AuthError"}', False),
-        (503, "", False),
-        (302, "", False),
-        (404, '{"error":"NotFoundError","message":"no"}', True),
-        (500, '{"error":"InternalError","message":"Error finding id"}', True),
+        (404, "<html>nothing here</html>", StoreError),
+        (200, "<html>hello</html>", StoreError),
+        (401, '{"error":"AuthError"}', StoreError),
+        (302, "", StoreError),
+        (429, "", Unreachable),
+        (503, "", Unreachable),
+        (404, '{"error":"NotFoundError","message":"no"}', IndexLost),
+        (500, '{"error":"InternalError","message":"Error finding id"}', IndexLost),
     ],
 )
-def test_what_a_server_says(tmp_path: Path, status: int, body: str, lost: bool) -> None:
+def test_what_a_server_says(tmp_path: Path, status: int, body: str, kind: type[StoreError]) -> None:
     with always(status, body) as url:
-        index = ChromaServer(url, "p", "f", tmp_path, timeout=5)
+        index = ChromaServer(url, "p", "f", lock_of_file(tmp_path / "writer.lock"), timeout=5)
         with pytest.raises(StoreError) as refused:
             index.pin()
-        assert isinstance(refused.value, IndexLost) == lost
+        assert isinstance(refused.value, kind)
+        assert isinstance(refused.value, IndexLost | Unreachable) == (kind is not StoreError)
         index.close()
 
 
 def test_the_key_goes_along(tmp_path: Path) -> None:
     with always(401) as url:
-        index = ChromaServer(url, "p", "f", tmp_path, key="secret-key")
+        index = ChromaServer(url, "p", "f", lock_of_file(tmp_path / "writer.lock"), key="secret-key")
         with pytest.raises(StoreError) as refused:
             index.pin()
         assert last_request()["X-Chroma-Token"] == "secret-key"
@@ -348,5 +363,5 @@ def test_the_key_goes_along(tmp_path: Path) -> None:
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
-        ChromaServer("localhost:8000", "p", "f", tmp_path)
+        ChromaServer("localhost:8000", "p", "f", lock_of_file(tmp_path / "writer.lock"))
     assert "http://" in refused.value.hint

@@ -24,11 +24,13 @@ from ragforge.adapters.vectors.chroma_process import ONE_PROCESS, ChromaProcess,
 from ragforge.adapters.vectors.chroma_rows import BATCH, HNSW, Gone, Rows, State
 from ragforge.adapters.vectors.rows import (
     NOTHING,
+    NewLock,
     WritersPlace,
     checked,
     checked_query,
     cosines,
     finds_nothing,
+    lock_of_file,
     make_folder,
     scores_of,
 )
@@ -89,10 +91,11 @@ class _ChromaIndex:
     """What both kinds share; they differ in where the current collection is and how another takes its place."""
 
     engine = "chroma"
+    shared = False
 
-    def __init__(self, fingerprint: str, lock: Path) -> None:
+    def __init__(self, fingerprint: str, new_lock: NewLock) -> None:
         self.fingerprint = fingerprint
-        self._place = WritersPlace(lock)
+        self._place = WritersPlace(new_lock)
 
     def writing(self, *, blocking: bool) -> AbstractContextManager[bool]:
         return self._place.taken(blocking=blocking)
@@ -167,7 +170,7 @@ class ChromaEmbedded(_ChromaIndex):
     """
 
     def __init__(self, folder: Path, fingerprint: str, process: ChromaProcess | None = None) -> None:
-        super().__init__(fingerprint, folder / "writer.lock")
+        super().__init__(fingerprint, lock_of_file(folder / "writer.lock"))
         self._folder = folder.absolute()
         self._process = process or ChromaProcess()
         self._shared = process is not None
@@ -295,10 +298,12 @@ class ChromaServer(_ChromaIndex):
     Removing is all that can be asked of a server: what stays in its files is its own matter.
     """
 
+    shared = True
+
     def __init__(
-        self, url: str, name: str, fingerprint: str, lock_folder: Path, *, key: str = "", timeout: float = 30
+        self, url: str, name: str, fingerprint: str, new_lock: NewLock, *, key: str = "", timeout: float = 30
     ) -> None:
-        super().__init__(fingerprint, lock_folder / f"{name}.lock")
+        super().__init__(fingerprint, new_lock)
         self._name = name
         self._server = ChromaHttp(url, timeout, key)
         self._known: Rows | None = None

@@ -14,13 +14,23 @@ import numpy as np
 
 from ragforge.adapters.vectors.chroma_rows import Gone
 from ragforge.adapters.vectors.rows import not_installed
-from ragforge.errors import IndexLost, StoreError, UserError
+from ragforge.errors import IndexLost, StoreError, Unreachable, UserError
 from ragforge.once import once
 
 if TYPE_CHECKING:
     import httpx
 
 _PLACE = "/api/v2/tenants/default_tenant/databases/default_database"
+_TRIES = 3
+_PATIENCE = 3.0
+"""Seconds in which new tries are begun: a search is better answered without this index than late."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
+_PASSING = frozenset({429, 502, 503, 504})
+"""Statuses of a server that is overloaded, or just starting behind its proxy."""
+
+
+class _Away(Unreachable):
+    """It may be back in a moment."""
 
 
 class ChromaHttp:
@@ -43,10 +53,8 @@ class ChromaHttp:
         return httpx.Client(base_url=self.url + _PLACE, timeout=self._timeout, headers=headers)
 
     def create_collection(self, name: str, metadata: Mapping[str, Any], configuration: Any = None) -> HttpCollection:
-        answer = self.send(
-            "POST", "/collections", {"name": name, "metadata": dict(metadata), "configuration": configuration or {}}
-        )
-        return HttpCollection(self, answer)
+        request = {"name": name, "metadata": dict(metadata), "configuration": configuration or {}}
+        return HttpCollection(self, self.send("POST", "/collections", request, tries=1))  # a second would be refused
 
     def get_collection(self, name: str) -> HttpCollection:
         return HttpCollection(self, self.send("GET", f"/collections/{quote(name, safe='')}"))
@@ -54,29 +62,46 @@ class ChromaHttp:
     def delete_collection(self, name: str) -> None:
         self.send("DELETE", f"/collections/{quote(name, safe='')}")
 
-    def send(self, method: str, path: str, body: Any = None) -> Any:
+    def send(self, method: str, path: str, body: Any = None, *, tries: int = _TRIES) -> Any:
+        """The answer. Every call but the making of a collection may be made twice, so it is tried again."""
+        import tenacity
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_Away),
+            wait=tenacity.wait_exponential(_FIRST_PAUSE, _LONGEST_PAUSE) + tenacity.wait_random(0, _FIRST_PAUSE),
+            stop=tenacity.stop_any(tenacity.stop_after_attempt(tries), tenacity.stop_before_delay(_PATIENCE)),
+            reraise=True,
+        )
+        return retrying(self._send, method, path, body)
+
+    def _send(self, method: str, path: str, body: Any) -> Any:
         session = self._session
-        from httpx import HTTPError
+        from httpx import HTTPError, TimeoutException, TransportError
 
         try:
             answer = session.request(method, path, json=body)
             if answer.is_success:
                 return answer.json() if answer.content else None
         except (HTTPError, ValueError) as problem:
-            raise StoreError(
-                f"the Chroma server at {self.url} does not answer: {type(problem).__name__}",
-                hint="is the server running? Check the address in the settings",
-            ) from problem
-        reason = f"the Chroma server at {self.url} says: {answer.status_code} {answer.text[:300]}"
-        if answer.status_code == 404 and "NotFoundError" in answer.text:  # and not just some other web server
-            raise Gone(reason)
-        if answer.status_code == 500:  # it cannot read what it has
-            raise IndexLost(reason)
-        raise StoreError(reason, hint="check the address and the key in the settings, and the server's log")
+            told = f"the Chroma server at {self.url} does not answer: {type(problem).__name__}"
+            away = isinstance(problem, TransportError) and not isinstance(problem, TimeoutException)
+            kind = _Away if away else Unreachable if isinstance(problem, HTTPError) else StoreError
+            raise kind(told, hint="is the server running? Check the address in the settings") from problem
+        raise _refusal(f"the Chroma server at {self.url} says: {answer.status_code} {answer.text[:300]}", answer)
 
     def close(self) -> None:
         if (session := self.__dict__.pop("_session", None)) is not None:
             session.close()
+
+
+def _refusal(told: str, answer: httpx.Response) -> StoreError:
+    if answer.status_code == 404 and "NotFoundError" in answer.text:  # and not just some other web server
+        return Gone(told)
+    if answer.status_code == 500:  # it cannot read what it has
+        return IndexLost(told)
+    if answer.status_code in _PASSING:
+        return _Away(told, hint="try again in a moment; the server is overloaded or starting")
+    return StoreError(told, hint="check the address and the key in the settings, and the server's log")
 
 
 class HttpCollection:
@@ -120,4 +145,4 @@ class HttpCollection:
             "where": where,
             "include": list(include),
         }
-        return self._server.send("POST", f"{self._path}/query", request)
+        return self._server.send("POST", f"{self._path}/query", request, tries=2)

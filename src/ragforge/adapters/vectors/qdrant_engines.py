@@ -1,47 +1,115 @@
-"""Where Qdrant's collections are: in a folder of local mode, or on a server. Its errors in our words."""
+"""Where Qdrant's collections are: in a folder of local mode, or on a server."""
 
 from __future__ import annotations
 
 import errno
-import json
 import re
 import shutil
-import sqlite3
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ragforge.adapters.locks import FileLock
-from ragforge.adapters.vectors.rows import make_folder, not_installed
+from ragforge.adapters.vectors.qdrant_clients import Address, Calls, Item, client_class
+from ragforge.adapters.vectors.qdrant_files import refuse_foreign_files
+from ragforge.adapters.vectors.rows import make_folder
 from ragforge.durable import sync
-from ragforge.errors import Busy, IndexLost, RagforgeError, StoreError, UserError, cannot_write
-from ragforge.once import once
+from ragforge.errors import Busy, IndexLost, RagforgeError, cannot_write
 
 if TYPE_CHECKING:
     from qdrant_client import QdrantClient, models
 
-_EF = 256
-VECTOR = "v"
-STATE = "00000000-0000-0000-0000-000000000000"
-"""The id of the point that says what its collection holds."""
+T = TypeVar("T")
+
+_LINKS, _BUILD_EFFORT = 16, 128
+"""Of the graph: links of a row, and how many rows are looked at to choose them."""
+_LEAST_EFFORT = 256
+_SETTLE_SECONDS = 120
+"""So long may a server build its graph before the new collection is used; until then it looks at every row."""
+_LOOK_AGAIN = 0.25
 
 
-class _Qdrant:
+@dataclass(frozen=True, slots=True)
+class QdrantPlace:
+    """Where the collections are, and how a server keeps them."""
+
+    location: Path | str
+    """A folder of local mode, or a server's address: `http://host:6333`, with `?grpc_port=` if that is not 6334."""
+    key: str = field(default="", repr=False)
+    grpc: bool = False
+    shards: int = 1
+    replicas: int = 1
+    write_consistency: int = 1
+    """Replicas that must have a write before it counts. Fewer than there are: a search may for a moment miss the
+    newest rows."""
+    timeout: int = 30
+    """Seconds for one call; a search takes at most 5."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a collection is made for."""
+
+    vectors: Mapping[str, models.VectorParams] = field(default_factory=dict)
+    sparse: Mapping[str, models.SparseVectorParams] = field(default_factory=dict)
+    indexed: Mapping[str, models.PayloadSchemaType | models.KeywordIndexParams] = field(default_factory=dict)
+    """Fields of the payload that rows are sought by."""
+
+
+class Qdrant:
     """What is asked of both."""
 
-    def client(self) -> AbstractContextManager[QdrantClient]:
-        """The client for one call, with what it raises in our words."""
+    shared: bool
+
+    def quickly(self, call: Callable[[QdrantClient, int], T]) -> T:
+        """What a call for a search brings; it is given the seconds that it may take."""
         raise NotImplementedError
+
+    def patiently(self, call: Callable[[QdrantClient], T]) -> T:
+        """What any other call brings. It may be made twice."""
+        raise NotImplementedError
+
+    def side_by_side(self, work: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
+        """The results of several calls, in their order."""
+        return [work(item) for item in items]
 
     def prepare(self) -> None:
         """Be ready for a new collection, whatever is wrong with the old one."""
 
+    def create(self, collection: str, layout: Layout) -> None:
+        """Make a collection anew."""
+        raise NotImplementedError
+
+    def settle(self, collection: str) -> None:
+        """A new collection has all its rows."""
+
+    def bulk(self, collection: str) -> AbstractContextManager[None]:
+        """Around many writes."""
+        return nullcontext()
+
+    def drop(self, alias: str) -> None:
+        """Remove the collection behind an alias."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def ordering(self) -> models.WriteOrdering | None:
+        """How writes of one collection follow each other."""
+        return None
+
+    def effort(self, limit: int) -> models.SearchParams | None:
+        """How hard to look for this many rows; None: at every row."""
+        return None
+
     def target(self, alias: str) -> str | None:
         """The name of the collection behind an alias."""
-        with self.client() as client:
-            aliases = client.get_aliases().aliases
+        aliases = self.patiently(lambda client: client.get_aliases()).aliases
         return next((known.collection_name for known in aliases if known.alias_name == alias), None)
 
     def point(self, alias: str, collection: str) -> None:
@@ -53,75 +121,84 @@ class _Qdrant:
         if self.target(alias) is not None:
             delete = models.DeleteAlias(alias_name=alias)
             changes.insert(0, models.DeleteAliasOperation(delete_alias=delete))
-        with self.client() as client:
-            client.update_collection_aliases(changes)
-
-    def create(self, collection: str, dimension: int) -> None:
-        from qdrant_client import models
-
-        params = models.VectorParams(size=dimension, distance=models.Distance.COSINE)
-        with self.client() as client:
-            client.create_collection(collection, vectors_config={VECTOR: params})
-
-    def effort(self, limit: int) -> models.SearchParams | None:
-        """How hard to look for this many rows; None: at every row."""
-        return None
+        self.patiently(lambda client: client.update_collection_aliases(changes))
 
     def delete(self, collection: str) -> None:
         """Remove a collection; absent is fine."""
-        with self.client() as client:
-            client.delete_collection(collection)
+        self.patiently(lambda client: client.delete_collection(collection))
 
 
-class QdrantServer(_Qdrant):
-    """Collections on a server."""
+def open_place(place: QdrantPlace, name: str, known: re.Pattern[bytes]) -> Qdrant:
+    """The engine of an index. `known`: what a point of it looks like in a file of local mode."""
+    if isinstance(place.location, Path):
+        return LocalQdrant(place.location, name, known)
+    return QdrantServer(place, place.location)
 
-    def __init__(self, url: str, key: str, timeout: int) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise UserError(f"not the address of a Qdrant server: {url}", hint="write it like http://localhost:6333")
-        self._url, self._key, self._timeout = url, key, timeout
 
-    @once
-    def _client(self) -> QdrantClient:
-        kind = _client_class()
-        return kind(url=self._url, api_key=self._key or None, timeout=self._timeout, check_compatibility=False)
+class QdrantServer(Qdrant):
+    """Collections on a server or a cluster."""
 
-    @contextmanager
-    def client(self) -> Iterator[QdrantClient]:
-        client = self._client
-        from qdrant_client.common.client_exceptions import QdrantException
-        from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
+    shared = True
 
-        try:
-            yield client
-        except UnexpectedResponse as problem:
-            reason = f"the Qdrant server at {self._url} says: {problem.status_code} {problem.reason_phrase}"
-            if problem.status_code in (404, 500):
-                raise IndexLost(reason) from problem
-            raise StoreError(reason, hint="check the address and the key in the settings") from problem
-        except (ApiException, QdrantException, ValueError) as problem:
-            raise StoreError(
-                f"the Qdrant server at {self._url} does not answer",
-                hint="is the server running? Check the address in the settings",
-            ) from problem
+    def __init__(self, place: QdrantPlace, url: str) -> None:
+        self._place = place
+        self._calls = Calls(Address.of(url, place.key, grpc=place.grpc, timeout=place.timeout))
+
+    def quickly(self, call: Callable[[QdrantClient, int], T]) -> T:
+        return self._calls.quickly(call)
+
+    def patiently(self, call: Callable[[QdrantClient], T]) -> T:
+        return self._calls.patiently(call)
+
+    def side_by_side(self, work: Callable[[Item], T], items: Iterable[Item]) -> list[T]:
+        return self._calls.side_by_side(work, items)
+
+    @property
+    def ordering(self) -> models.WriteOrdering | None:
+        from qdrant_client import models
+
+        return models.WriteOrdering.MEDIUM if self._place.replicas > 1 else None
 
     def effort(self, limit: int) -> models.SearchParams | None:
         from qdrant_client import models
 
-        return models.SearchParams(hnsw_ef=max(_EF, limit))
+        return models.SearchParams(hnsw_ef=max(_LEAST_EFFORT, 2 * limit))
 
-    @contextmanager
-    def bulk(self, collection: str) -> Iterator[None]:
-        """Around many writes; the server has its own ways."""
-        yield
-
-    def create(self, collection: str, dimension: int) -> None:
-        """With an index of the documents, so that a narrow filter still fills k."""
+    def create(self, collection: str, layout: Layout) -> None:
+        """Without a graph until its rows are in, as Qdrant advises; but with what filters need, which it builds on."""
         from qdrant_client import models
 
-        super().create(collection, dimension)
-        with self.client() as client:
-            client.create_payload_index(collection, "document", models.PayloadSchemaType.INTEGER, wait=True)
+        def anew(client: QdrantClient) -> None:
+            client.delete_collection(collection)  # of a try whose answer was lost
+            client.create_collection(
+                collection,
+                vectors_config=layout.vectors,
+                sparse_vectors_config=layout.sparse,
+                hnsw_config=models.HnswConfigDiff(m=0),
+                shard_number=self._place.shards,
+                replication_factor=self._place.replicas,
+                write_consistency_factor=self._place.write_consistency,
+            )
+
+        self.patiently(anew)
+        for name, schema in layout.indexed.items():
+            self._index_field(collection, name, schema)
+
+    def _index_field(self, collection: str, name: str, schema: Any) -> None:
+        self.patiently(lambda client: client.create_payload_index(collection, name, schema, wait=True))
+
+    def settle(self, collection: str) -> None:
+        """Have the graph built. If that takes long, it is used all the same: every row is looked at meanwhile."""
+        from qdrant_client import models
+
+        graph = models.HnswConfigDiff(m=_LINKS, ef_construct=_BUILD_EFFORT)
+        self.patiently(lambda client: client.update_collection(collection, hnsw_config=graph))
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while self._status(collection) != models.CollectionStatus.GREEN and time.monotonic() < deadline:
+            time.sleep(_LOOK_AGAIN)
+
+    def _status(self, collection: str) -> models.CollectionStatus:
+        return self.patiently(lambda client: client.get_collection(collection)).status
 
     def drop(self, alias: str) -> None:
         collection = self.target(alias)
@@ -129,27 +206,31 @@ class QdrantServer(_Qdrant):
             self.delete(collection)
 
     def close(self) -> None:
-        if (client := self.__dict__.pop("_client", None)) is not None:
-            client.close()
+        self._calls.close()
 
 
-class LocalQdrant(_Qdrant):
+class LocalQdrant(Qdrant):
     """Collections in a folder that one process at a time may use."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    shared = False
+
+    def __init__(self, folder: Path, name: str, known: re.Pattern[bytes]) -> None:
         self._folder = folder
         self._name = name
+        self._known = known
         self._client: QdrantClient | None = None
         self._owner = FileLock(folder / "owner.lock")
         self._one_at_a_time = RLock()
 
-    @contextmanager
-    def client(self) -> Iterator[QdrantClient]:
+    def quickly(self, call: Callable[[QdrantClient, int], T]) -> T:
+        return self.patiently(lambda client: call(client, 0))
+
+    def patiently(self, call: Callable[[QdrantClient], T]) -> T:
         with self._one_at_a_time:
             try:
                 if self._client is None:
                     self._client = self._open()
-                yield self._client
+                return call(self._client)
             except RagforgeError:
                 raise
             except OSError as problem:
@@ -166,21 +247,35 @@ class LocalQdrant(_Qdrant):
         except IndexLost:
             self.drop(self._name)
 
+    def create(self, collection: str, layout: Layout) -> None:
+        self.patiently(
+            lambda client: client.create_collection(
+                collection, vectors_config=layout.vectors, sparse_vectors_config=layout.sparse
+            )
+        )
+
     @contextmanager
     def bulk(self, collection: str) -> Iterator[None]:
-        """Around many writes: one flush for all. A file tells that they are under way: a power cut leaves a ruin."""
+        """One flush for all writes. A file tells that they are under way: a power cut leaves a ruin."""
         name = self.target(collection) or collection
-        with self.client() as client:
-            self._unfinished.touch()
-            storage = _storage(client, name)
-            storage.execute("PRAGMA synchronous = OFF")
+        storage = self.patiently(lambda client: self._begin(client, name))
         try:
             yield
         finally:
-            with self.client():
-                storage.execute("PRAGMA synchronous = FULL")
-                sync(Path(storage.execute("PRAGMA database_list").fetchone()[2]))
-                self._unfinished.unlink(missing_ok=True)
+            self.patiently(lambda client: self._finish(storage))
+
+    def _begin(self, client: QdrantClient, collection: str) -> Any:
+        """The SQLite connection of local mode, which flushes after every point and cannot be told otherwise."""
+        self._unfinished.touch()
+        local: Any = client._client
+        storage = local.collections[collection].storage.storage
+        storage.execute("PRAGMA synchronous = OFF")
+        return storage
+
+    def _finish(self, storage: Any) -> None:
+        storage.execute("PRAGMA synchronous = FULL")
+        sync(Path(storage.execute("PRAGMA database_list").fetchone()[2]))
+        self._unfinished.unlink(missing_ok=True)
 
     def drop(self, alias: str) -> None:
         """Remove everything but the files of the locks, which other processes may wait for."""
@@ -218,64 +313,14 @@ class LocalQdrant(_Qdrant):
             )
 
     def _open(self) -> QdrantClient:
-        kind = _client_class()
+        kind = client_class()
         self._own()
         try:
             if self._unfinished.exists():
                 raise IndexLost("Qdrant was interrupted while it wrote to its folder")
-            _refuse_foreign_files(self._folder, self._name)
+            refuse_foreign_files(self._folder, self._name, self._known)
             # one thread at a time uses it, but not always the same one
             return kind(path=str(self._folder), force_disable_check_same_thread=True)
         except BaseException:
             self._owner.release()
             raise
-
-
-def _client_class() -> type[QdrantClient]:
-    try:
-        from qdrant_client import QdrantClient
-    except ImportError as problem:
-        raise not_installed("Qdrant", "qdrant") from problem
-    return QdrantClient
-
-
-def _storage(client: QdrantClient, collection: str) -> Any:
-    """The SQLite connection of local mode, which flushes after every point and cannot be told otherwise."""
-    local: Any = client._client
-    return local.collections[collection].storage.storage
-
-
-# -- local mode keeps each point as a pickle, which could run anything when it is read: look at every one before
-
-
-def _text(*words: str) -> bytes:
-    return b"\x8c(?:" + b"|".join(re.escape(bytes([len(word)]) + word.encode()) for word in words) + b")"
-
-
-_OWN_CLASS = _text("qdrant_client.http.models.models") + rb"\x94" + _text("PointStruct") + rb"\x94\x93\x94\)\x81\x94"
-_NAMES = _text(
-    *("__dict__", "__pydantic_extra__", "__pydantic_fields_set__", "__pydantic_private__", "id", "vector", "payload"),
-    *(VECTOR, STATE, "document", "mark", "watermark", "dimension", "dead"),
-)
-_INTEGER = rb"K.|M..|J.{4}|\x8a(?:" + b"|".join(rb"\x%02x.{%d}" % (size, size) for size in range(1, 9)) + b")"
-_VALUE = rb"G.{8}|[()\]}Nabesu\x88\x89\x8f\x90\x94]|h.|j.{4}|\x95.{8}|\x8c\x40[0-9a-f]{64}|" + _NAMES + b"|" + _INTEGER
-_POINT = re.compile(rb"\x80.\x95.{8}" + _OWN_CLASS + rb"(?:" + _VALUE + rb")*+\.", re.DOTALL)
-"""Qdrant's own class once, then numbers, known names and plain containers: nothing that could be called."""
-
-
-def _refuse_foreign_files(folder: Path, name: str) -> None:
-    """Raise `IndexLost` unless the folder holds nothing but points as this index writes them."""
-    meta = folder / "meta.json"
-    if not meta.exists():
-        return
-    collections = json.loads(meta.read_text(encoding="utf-8"))["collections"]
-    if not all(re.fullmatch(rf"{re.escape(name)}\.\d{{1,9}}", known) for known in collections):
-        raise IndexLost("the Qdrant folder holds another's collections")
-    for path in (folder / "collection").glob("*/*"):
-        if path.name not in ("storage.sqlite", "storage.sqlite-journal"):
-            raise IndexLost("the Qdrant folder holds files that are not its own")
-    for path in (folder / "collection").glob("*/storage.sqlite"):
-        with closing(sqlite3.connect(path)) as storage:
-            for (point,) in storage.execute("SELECT point FROM points"):
-                if _POINT.fullmatch(point) is None:
-                    raise IndexLost("the Qdrant folder holds something that is no point of this index")

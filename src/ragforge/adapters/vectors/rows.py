@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -13,6 +13,7 @@ from ragforge.adapters.locks import FileLock
 from ragforge.domain.retrieval import Allowed, Keys, Ranked, Scores, VectorRows
 from ragforge.domain.tokens import Matrix, Vector
 from ragforge.errors import BadVectors, StoreError, cannot_write
+from ragforge.ports import ProcessLock
 
 NO_KEYS: Keys = np.empty(0, dtype=np.int64)
 NOTHING = Ranked(NO_KEYS, np.empty(0, dtype=np.float32))
@@ -77,11 +78,23 @@ def pieces(rows: VectorRows, size: int) -> Iterator[VectorRows]:
         yield VectorRows(rows.keys[part], rows.documents[part], rows.vectors[part])
 
 
+NewLock = Callable[[], ProcessLock]
+"""Makes the lock of whoever wants to write: a file's on one machine, the database's where several do."""
+
+
+def lock_of_file(path: Path) -> NewLock:
+    def new() -> ProcessLock:
+        make_folder(path.parent)
+        return FileLock(path)
+
+    return new
+
+
 class WritersPlace:
     """The right to write, of one thread in one process at a time."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, new_lock: NewLock) -> None:
+        self._new_lock = new_lock
         self._thread = Lock()
 
     @contextmanager
@@ -90,8 +103,7 @@ class WritersPlace:
             yield False
             return
         try:
-            make_folder(self._path.parent)
-            lock = FileLock(self._path)
+            lock = self._new_lock()
             ours = lock.acquire(blocking=blocking)
             try:
                 yield ours

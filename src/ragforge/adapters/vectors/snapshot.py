@@ -78,6 +78,7 @@ class SnapshotIndex(SegmentIndex[VectorRows, _Segment, None]):
     """The nearest rows by scanning all that are allowed: no graph, no training, no loss under filters."""
 
     engine = "snapshot"
+    shared = False
     cap = 65_536
 
     def pin(self) -> SnapshotReader:
