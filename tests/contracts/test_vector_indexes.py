@@ -10,14 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from ragforge.adapters.postgres import PostgresServer
 from ragforge.adapters.vectors.chroma import ChromaEmbedded, ChromaServer
 from ragforge.adapters.vectors.chroma_process import ChromaProcess
+from ragforge.adapters.vectors.pgvector import PgVectorIndex
 from ragforge.adapters.vectors.qdrant import QdrantIndex
+from ragforge.adapters.vectors.qdrant_engines import QdrantPlace
+from ragforge.adapters.vectors.rows import lock_of_file
 from ragforge.adapters.vectors.snapshot import SnapshotIndex
 from ragforge.domain.tokens import Vector
 from ragforge.ports import VectorIndex
 from ragforge.testing.chroma import TemporaryChroma
 from ragforge.testing.contracts.vectors import FINGERPRINT, OpenIndex, VectorIndexContract
+from ragforge.testing.postgres import TemporaryPostgres
+from tests.qdrant_rest import RestQdrant, rest_qdrant
 
 NUMBERS = count(1)
 
@@ -60,15 +66,25 @@ class TestChromaEmbedded(VectorIndexContract):
 class TestChromaServer(VectorIndexContract):
     @pytest.fixture
     def open_index(self, chroma_server: TemporaryChroma, tmp_path: Path) -> OpenIndex:
-        name = f"project-{next(NUMBERS)}"
-        return lambda fingerprint: ChromaServer(chroma_server.url, name, fingerprint, tmp_path)
+        name, new_lock = f"project-{next(NUMBERS)}", lock_of_file(tmp_path / "writer.lock")
+        return lambda fingerprint: ChromaServer(chroma_server.url, name, fingerprint, new_lock)
 
 
-class QdrantServerContract(VectorIndexContract):
+@pytest.fixture(scope="module")
+def qdrant_rest() -> Iterator[RestQdrant]:
+    with rest_qdrant() as server:
+        yield server
+
+
+class TestQdrantOverRest(VectorIndexContract):
     @pytest.fixture
-    def open_index(self, tmp_path: Path) -> OpenIndex:
-        name = f"ragforge-test-{os.getpid()}-{next(NUMBERS)}"
-        return lambda fingerprint: QdrantIndex(os.environ["QDRANT_URL"], name, fingerprint, tmp_path)
+    def place(self, qdrant_rest: RestQdrant) -> QdrantPlace:
+        return QdrantPlace(qdrant_rest.url)
+
+    @pytest.fixture
+    def open_index(self, place: QdrantPlace, tmp_path: Path) -> OpenIndex:
+        name, new_lock = f"ragforge-test-{os.getpid()}-{next(NUMBERS)}", lock_of_file(tmp_path / "writer.lock")
+        return lambda fingerprint: QdrantIndex(place, name, fingerprint, new_lock)
 
     @pytest.fixture
     def index(self, open_index: OpenIndex) -> Iterator[VectorIndex]:
@@ -80,8 +96,10 @@ class QdrantServerContract(VectorIndexContract):
 
 if "QDRANT_URL" in os.environ:  # there is no wheel that brings a server
 
-    class TestQdrantServer(QdrantServerContract):
-        pass
+    class TestQdrantServer(TestQdrantOverRest):
+        @pytest.fixture(params=[False, True], ids=["rest", "grpc"])
+        def place(self, request: pytest.FixtureRequest) -> QdrantPlace:
+            return QdrantPlace(os.environ["QDRANT_URL"], grpc=request.param)
 
 
 class TestQdrantLocal(VectorIndexContract):
@@ -91,7 +109,35 @@ class TestQdrantLocal(VectorIndexContract):
 
     @pytest.fixture
     def open_index(self, folder: Path, tmp_path: Path) -> OpenIndex:
-        return lambda fingerprint: QdrantIndex(folder, "project", fingerprint, tmp_path)
+        place, new_lock = QdrantPlace(folder), lock_of_file(tmp_path / "writer.lock")
+        return lambda fingerprint: QdrantIndex(place, "project", fingerprint, new_lock)
 
     def traces(self, vector: Vector) -> list[bytes]:
         return [b"".join(b"G" + struct.pack(">d", number) for number in vector.tolist())]
+
+
+@pytest.fixture(scope="module")
+def database(postgres: TemporaryPostgres) -> Iterator[PostgresServer]:
+    url = postgres.create()
+    server = PostgresServer(url)
+    yield server
+    server.close()
+    postgres.drop(url)
+
+
+class TestPgVectorExact(VectorIndexContract):
+    isolated = True
+
+    @pytest.fixture
+    def open_index(self, database: PostgresServer) -> OpenIndex:
+        name = f"project_{next(NUMBERS)}"
+        return lambda fingerprint: PgVectorIndex(database, name, fingerprint)
+
+
+class TestPgVectorGraph(VectorIndexContract):
+    isolated = True
+
+    @pytest.fixture
+    def open_index(self, database: PostgresServer) -> OpenIndex:
+        name = f"project_{next(NUMBERS)}"
+        return lambda fingerprint: PgVectorIndex(database, name, fingerprint, exact_rows=0)

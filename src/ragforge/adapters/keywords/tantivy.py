@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import mmap
 import os
 import secrets
 import shutil
 import tempfile
 import time
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ import numpy as np
 import tantivy
 from tantivy import DocAddress, Document, Occur, Query
 
+from ragforge.adapters.keywords.bm25 import idf, saturation
 from ragforge.adapters.segments.index import SegmentIndex
 from ragforge.adapters.segments.lost import is_panic, reading
 from ragforge.adapters.segments.manifest import Facts, Record
@@ -47,7 +46,6 @@ _HEAP = 2_000_000_000
 _LONGEST_TERM = 65_530
 """Bytes; tantivy leaves longer ones out."""
 _BLANKS = "\t\n\v\f\r "
-_K1, _B = 1.2, 0.75
 
 _GROUPS = 4
 """In longer questions, a row that holds every word is not always better than one that holds most (measured)."""
@@ -148,6 +146,7 @@ class TantivyIndex(SegmentIndex[_Rows, _Segment, _View]):
     """BM25 over the terms that our own tokenizer made."""
 
     engine = "tantivy"
+    shared = False
     cap = 16_384
 
     def pin(self) -> TantivyReader:
@@ -259,13 +258,12 @@ class TantivyReader(SegmentReader[_Segment, _View]):
         view, terms = self._state.view, _terms(_groups(words))
         known = max(1, view.rows)
         average = view.terms / known or 1.0
-        weights = {term: (1 + _K1) * _idf(known, max(1, self._frequency(term))) for term in terms}
+        weights = {term: idf(known, max(1, self._frequency(term))) for term in terms}
         scores = np.zeros(len(rows), dtype=np.float32)
         for place, counts in enumerate(rows):
             if held := [(weight, counts[term]) for term, weight in weights.items() if term in counts]:
                 length = sum(count for term, count in counts.items() if len(term) < _LONGEST_TERM // 4)
-                norm = _K1 * (1 - _B + _B * _rounded_length(length) / average)
-                scores[place] = sum(weight * count / (count + norm) for weight, count in held)
+                scores[place] = sum(weight * saturation(count, length, average) for weight, count in held)
         return scores
 
     def holding(self, terms: Sequence[str]) -> dict[str, int]:
@@ -309,7 +307,9 @@ class TantivyReader(SegmentReader[_Segment, _View]):
         if allowed.documents is not None and limit > max(_UNFILTERED, 4 * k):
             narrow = view.narrow(eligible)
             if narrow is not None:
-                clauses, limit = [*clauses, narrow], min(view.rows, _SPARE + k)
+                # beside a filter that must hold, words that may would no longer have to: rows without any would come
+                clauses = [(Occur.Must, Query.boolean_query(list(clauses))), narrow]
+                limit = min(view.rows, _SPARE + k)
         while True:
             hits = self._hits(clauses, limit)
             keys, scores = _best_first(*self._kept(hits, eligible, allowed.hidden))
@@ -409,24 +409,6 @@ def _of_every(groups: list[tuple[str, ...]]) -> list[_Clause]:
 
 
 # -- BM25 as tantivy computes it
-
-
-def _idf(rows: int, frequency: int) -> float:
-    return math.log(1 + (rows - frequency + 0.5) / (frequency + 0.5))
-
-
-def _length_steps() -> Iterator[int]:
-    """The lengths that tantivy can tell apart: it keeps each in one byte."""
-    yield from range(40)
-    for code in range(16, 232):
-        yield 24 + ((code % 8 + 8) << (code // 8 - 1))
-
-
-_LENGTHS = tuple(_length_steps())
-
-
-def _rounded_length(terms: int) -> int:
-    return _LENGTHS[bisect_right(_LENGTHS, terms) - 1]
 
 
 # -- files
