@@ -45,7 +45,7 @@ def upload(forge: Ragforge, project: str, jobs: Sequence[Job], cancel: Cancel) -
 
 
 def _found(forge: Ragforge, payload: Mapping[str, Any]) -> Found:
-    path = forge.inbox().path(payload["inbox"])
+    path = forge.inbox().here(payload["inbox"])
     try:
         info = os.stat(path)
     except FileNotFoundError:  # the reading of it says so

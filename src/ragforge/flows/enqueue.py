@@ -69,7 +69,7 @@ class Enqueue:
         try:
             if labels is not None and labels.confidentiality > scope.clearance:
                 raise NotAllowed("that is more confidential than your key reaches", hint="choose a lower one")
-            inbox.sync()
+            inbox.sync([file.inbox for file in files])
             jobs = self(scope, slug, UPLOAD, [_payload(file, labels) for file in files], key)
         except BaseException:
             for file in files:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ragforge.domain.access import Scope
 from ragforge.domain.cancel import Cancel
-from ragforge.domain.library import Document, Removal
-from ragforge.errors import NotAllowed
+from ragforge.domain.library import Document, Removal, Removed
+from ragforge.errors import NotAllowed, Unreachable
 from ragforge.failpoints import failpoint
 from ragforge.ingest.traces import Traces, phrases, scan, vector_piece
 from ragforge.ports import BlobStore, Catalog, Unit
@@ -83,11 +83,9 @@ class Remove:
         with self.catalog.write() as c:
             removed = [c.documents.remove(scope, project, item.document.id) for item in leaving]
         failpoint("remove.committed")
-        for gone in removed:
-            for blob in gone.blobs:
-                self.blobs.remove(blob)
+        left, away = self._without_bytes(removed)
         self.write_state(self.upkeep, slug)
-        pending = self._flushed(self.erase(project, Cancel()) if erase else ())
+        pending = self._flushed([*(self.erase(project, Cancel()) if erase else ()), *away])
         proof = scan(self.workspace, {item.document.id: item.traces for item in leaving})
         for place, (item, gone) in enumerate(zip(leaving, removed, strict=True)):
             files = proof.found[item.document.id]
@@ -99,9 +97,23 @@ class Remove:
                 blobs=len(gone.blobs),
                 bytes_scanned=proof.bytes,
                 searched=place < _TRACES,
-                remains=tuple(file for file in files if not (_LOG_IS_READ in pending and file in _LOG)),
+                remains=(*(file for file in files if not (_LOG_IS_READ in pending and file in _LOG)), *left[place]),
                 pending=pending,
             )
+
+    def _without_bytes(self, removed: Sequence[Removed]) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+        """Delete stored bytes. Returns what the storage keeps of each document, and why it could not be reached."""
+        left: list[tuple[str, ...]] = []
+        away: dict[str, None] = {}
+        for gone in removed:
+            kept: dict[str, None] = {}
+            for blob in gone.blobs:
+                try:
+                    kept[self.blobs.remove(blob)] = None
+                except Unreachable as problem:  # nobody needs them now: they are found as strays
+                    away[problem.message] = None
+            left.append(tuple(filter(None, kept)))
+        return left, tuple(away)
 
     def _leaving(self, c: Unit, scope: Scope, document: Document, traces: int) -> _Leaving:
         """What will prove that it is gone: words and numbers that no other document has."""

@@ -1,18 +1,23 @@
 """Where uploads wait: each a file with a random name, durable before anybody is told that it was taken.
 
 A client's file name is never part of a path. What no job needs is swept when a server starts and nobody else receives.
+Other machines are not seen to receive: where they may, only what is older than a day is swept.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from io import BufferedReader
 from pathlib import Path
 from threading import Lock
@@ -20,12 +25,18 @@ from types import TracebackType
 from typing import Self
 
 from ragforge.durable import sync
-from ragforge.errors import DiskFull, StoreError, cannot_write
-from ragforge.ports import ProcessLock
+from ragforge.errors import DiskFull, StoreError, Unreachable, cannot_write
+from ragforge.ports import Clock, ProcessLock, UploadStore
+
+log = logging.getLogger("ragforge.inbox")
 
 _NAME = re.compile(r"[0-9a-f]{32}")
 ROOM_BYTES = 16_000_000
 """Uploads leave so much of the disk to the catalog: whoever sends more than can be read in time stops nobody else."""
+_REST = timedelta(days=1)
+_AT_ONCE = 8
+"""Files of a request that are sent on side by side."""
+_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +51,12 @@ class Received:
 
 
 class Inbox:
-    """One folder for all uploads of a workspace."""
+    """One folder for all uploads of a workspace, or with `shared` for those of all machines."""
 
-    def __init__(self, folder: Path, new_lock: Callable[[Path], ProcessLock]) -> None:
+    def __init__(self, folder: Path, new_lock: Callable[[Path], ProcessLock], *, shared: bool = False) -> None:
         self._folder = folder
         self._new_lock = new_lock
+        self._rest_seconds = _REST.total_seconds() if shared else 0.0
         self._receiving: ProcessLock | None = None
         self._opening = Lock()
 
@@ -84,8 +96,15 @@ class Inbox:
 
     def _sweep(self, needed: Collection[str]) -> None:
         for path in self._folder.iterdir():
-            if _NAME.fullmatch(path.name) and path.name not in needed:
+            if _NAME.fullmatch(path.name) and path.name not in needed and self._is_left(path):
                 path.unlink(missing_ok=True)
+
+    def _is_left(self, path: Path) -> bool:
+        if not self._rest_seconds:
+            return True
+        with suppress(FileNotFoundError):
+            return time.time() - path.stat().st_mtime > self._rest_seconds
+        return False
 
     def receive(self, name: str) -> Receiving:
         """A new file to write to, while the disk has room for more than what waits here."""
@@ -111,6 +130,10 @@ class Inbox:
             raise StoreError(f"not an upload's name: {inbox!r}")
         return self._folder / inbox
 
+    def here(self, inbox: str) -> Path:
+        """The file as one of this machine; if it is not there, where it would be."""
+        return self.path(inbox)
+
     def read(self, inbox: str) -> BufferedReader:
         return self.path(inbox).open("rb")
 
@@ -120,12 +143,75 @@ class Inbox:
         except OSError as problem:
             raise cannot_write(self._folder, problem) from problem
 
-    def sync(self) -> None:
-        """The names of what was received are durable too."""
+    def sync(self, received: Collection[str] = ()) -> None:
+        """What was received survives everything: the names of the files are durable too."""
         try:
             sync(self._folder)
         except OSError as problem:
             raise cannot_write(self._folder, problem) from problem
+
+
+class SharedInbox(Inbox):
+    """Uploads that wait where all machines reach them. The folder holds what is being received, and what is read."""
+
+    def __init__(
+        self, folder: Path, new_lock: Callable[[Path], ProcessLock], uploads: UploadStore, clock: Clock
+    ) -> None:
+        super().__init__(folder, new_lock)
+        self._uploads = uploads
+        self._clock = clock
+        self._unremoved: set[str] = set()
+
+    def _sweep(self, needed: Collection[str]) -> None:
+        super()._sweep(needed)
+        try:
+            for name in list(self._uploads.before(self._clock() - _REST)):
+                if _NAME.fullmatch(name) and name not in needed:
+                    self._uploads.remove(name)
+        except Unreachable as away:
+            log.warning("uploads that nobody needs were not looked for: %s", away.message)
+
+    def sync(self, received: Collection[str] = ()) -> None:
+        """What was received is where all machines reach it, and no longer here."""
+        with ThreadPoolExecutor(_AT_ONCE, "ragforge-inbox") as threads:
+            list(threads.map(self._send, received))
+
+    def _send(self, inbox: str) -> None:
+        path = self.path(inbox)
+        try:
+            with path.open("rb") as file:
+                self._uploads.put(inbox, file)
+            path.unlink(missing_ok=True)
+        except OSError as problem:
+            raise cannot_write(path.parent, problem) from problem
+
+    def put_back(self, inbox: str, pieces: Iterable[bytes]) -> None:
+        super().put_back(inbox, pieces)
+        self._send(inbox)
+
+    def here(self, inbox: str) -> Path:
+        path = self.path(inbox)
+        if path.exists():
+            return path
+        self._make()
+        with suppress(FileNotFoundError), self._uploads.open(inbox) as file, self.receive("") as fetching:
+            while piece := file.read(_PIECE):
+                fetching.write(piece)
+            fetching.keep_as(path)
+        return path
+
+    def read(self, inbox: str) -> BufferedReader:
+        path = self.path(inbox)
+        return path.open("rb") if path.exists() else self._uploads.open(inbox)
+
+    def remove(self, inbox: str) -> None:
+        """What cannot be reached just now is removed with the next, or swept."""
+        super().remove(inbox)
+        self._unremoved.add(inbox)
+        with suppress(Unreachable):
+            for name in list(self._unremoved):
+                self._uploads.remove(name)
+                self._unremoved.discard(name)
 
 
 class Receiving:
@@ -164,6 +250,14 @@ class Receiving:
         self._close()
         self._kept = Received(self._path.name, self._name, self._size, self._sha256.hexdigest())
         return self._kept
+
+    def keep_as(self, path: Path) -> None:
+        """Whole, under a name that it had elsewhere."""
+        self.keep()
+        try:
+            self._path.replace(path)
+        except OSError as problem:
+            raise cannot_write(path.parent, problem) from problem
 
     def discard(self) -> None:
         self._close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,18 @@ def test_nobodys_files_are_swept_at_the_start_unless_another_receives(tmp_path: 
     first.close()
     opened(folder, "b" * 32).close()
     assert names(folder) == {"b" * 32}
+
+
+def test_what_another_machine_may_be_receiving_is_not_swept_for_a_day(tmp_path: Path) -> None:
+    old, new, needed = ("a" * 32, "b" * 32, "c" * 32)
+    for name, hours in ((old, 25), (new, 23), (needed, 25)):
+        (tmp_path / name).write_bytes(b"x")
+        then = time.time() - hours * 3_600
+        os.utime(tmp_path / name, (then, then))
+    inbox = Inbox(tmp_path, FileLock, shared=True)
+    inbox.open(lambda: (needed,))
+    inbox.close()
+    assert names(tmp_path) == {new, needed}
 
 
 def test_nobody_is_alone_while_another_receives(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -13,24 +12,29 @@ from pathlib import Path
 from threading import Lock
 from typing import BinaryIO
 
+from ragforge.adapters.blobs.keys import checked, is_key, new_key
 from ragforge.durable import sync
-from ragforge.errors import StoreError, TooLarge, cannot_write
+from ragforge.errors import TooLarge, cannot_write
 from ragforge.ports import Clock, StoredBlob
 
-_KEY = re.compile(r"[a-z0-9]+/\d{4}-\d{2}-\d{2}/[0-9a-f]{32}")
 _PIECE = 1 << 20
 
 
 class FolderBlobs:
-    def __init__(self, root: Path, clock: Clock) -> None:
+    def __init__(self, root: Path, clock: Clock, *, shared: bool = False) -> None:
         self._root = root
         self._clock = clock
+        self._shared = shared
         self._unsynced: deque[Path] = deque()
         self._syncing = Lock()
 
+    @property
+    def shared(self) -> bool:
+        return self._shared
+
     def put(self, owner: str, file: BinaryIO, limit: int) -> StoredBlob:
         """Copy a file's bytes, hashing them on the way. Durable after `sync`."""
-        key = f"{owner}/{self._clock():%Y-%m-%d}/{secrets.token_hex(16)}"
+        key = new_key(owner, self._clock)
         path = self._path(key)
         sha256, size = hashlib.sha256(), 0
         fd = _create(path)
@@ -52,11 +56,15 @@ class FolderBlobs:
     def put_back(self, key: str, pieces: Iterable[bytes]) -> None:
         """Bytes from a backup, under the name they had there. What stands under it is replaced."""
         path = self._path(key)
-        path.unlink(missing_ok=True)
-        fd = _create(path)
+        new = path.with_name(secrets.token_hex(16))  # what a kill leaves is found as nobody's
+        fd = _create(new)
         try:
             for piece in pieces:
                 _write_all(fd, piece, path)
+            new.replace(path)
+        except BaseException:
+            new.unlink(missing_ok=True)
+            raise
         finally:
             os.close(fd)
         self._unsynced.append(path)
@@ -64,7 +72,7 @@ class FolderBlobs:
     def open(self, key: str) -> BufferedReader:
         return self._path(key).open("rb")
 
-    def remove(self, key: str) -> None:
+    def remove(self, key: str) -> str:
         """Delete the bytes, and folders that are empty then. Absent is fine: removing may be repeated."""
         path = self._path(key)
         try:
@@ -75,7 +83,8 @@ class FolderBlobs:
             try:
                 folder.rmdir()
             except OSError:
-                return
+                break
+        return ""
 
     def sync(self) -> None:
         """Make new blobs and their names durable: many at once, since the first flush carries most of the others."""
@@ -96,13 +105,11 @@ class FolderBlobs:
         return path.parent, path.parent.parent, self._root, self._root.parent
 
     def names(self) -> Iterator[str]:
-        for path in self._root.glob("*/*/*"):
-            yield path.relative_to(self._root).as_posix()
+        names = (path.relative_to(self._root).as_posix() for path in self._root.glob("*/*/*"))
+        yield from filter(is_key, names)
 
     def _path(self, key: str) -> Path:
-        if not _KEY.fullmatch(key):
-            raise StoreError(f"not a stored file's name: {key!r}")
-        return self._root / key
+        return self._root / checked(key)
 
 
 def _create(path: Path) -> int:

@@ -217,7 +217,8 @@ class Download(StreamingResponse):
     media_type = "application/octet-stream"
 
     def __init__(self, file: BufferedReader, headers: Mapping[str, str], idle_seconds: float) -> None:
-        size = os.fstat(file.fileno()).st_size
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
         super().__init__(iter(partial(file.read, _PIECE // 4), b""), headers={**headers, "Content-Length": str(size)})
         self._file = file
         self._idle_seconds = idle_seconds

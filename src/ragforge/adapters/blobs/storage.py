@@ -1,0 +1,56 @@
+"""Where a workspace keeps original bytes and uploads that wait: in its folder, in one of all machines, or in S3."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ragforge.adapters.blobs.folder import FolderBlobs
+from ragforge.errors import StoreError, UserError
+from ragforge.ports import BlobStore, Clock, UploadStore
+
+_BUCKET = re.compile(r"s3://([^/]+)/?(.*)")
+_SCHEME = re.compile(r"[a-z0-9+]{2,}://")
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Both of them."""
+
+    blobs: BlobStore
+    inbox: Path
+    """Where uploads are received; they also wait there, unless there are `uploads`."""
+    uploads: UploadStore | None = None
+    close: Callable[[], None] = lambda: None
+
+
+def storage(place: str, url: str, workspace: Path, clock: Clock) -> Storage:
+    """What the settings `store.blobs` and `store.blobs_url` name."""
+    if not place:
+        return Storage(FolderBlobs(workspace / "uploads", clock), workspace / "inbox")
+    if found := _BUCKET.fullmatch(place):
+        return _in_bucket(found[1], found[2], url, workspace, clock)
+    folder = _folder(place)
+    return Storage(FolderBlobs(folder, clock, shared=True), folder / "inbox")
+
+
+def _in_bucket(name: str, folder: str, url: str, workspace: Path, clock: Clock) -> Storage:
+    from ragforge.adapters.blobs.s3 import Bucket, S3Blobs, S3Uploads
+
+    bucket = Bucket(name, folder, url)
+    return Storage(S3Blobs(bucket, clock), workspace / "inbox", S3Uploads(bucket), bucket.close)
+
+
+def _folder(place: str) -> Path:
+    """It must be there: a share that is not mounted would be taken for an empty folder of this machine."""
+    if _SCHEME.match(place) and not place.startswith("file:///"):
+        raise UserError(f"store.blobs cannot be {place!r}", hint="name a folder, or s3://BUCKET/FOLDER")
+    folder = Path(unquote(urlsplit(place).path) if place.startswith("file:///") else place).expanduser()
+    if not folder.is_absolute():
+        raise UserError(f"store.blobs must be a whole path, not {place!r}", hint="begin it with /")
+    if not folder.is_dir():
+        raise StoreError(f"there is no folder {folder}", hint="mount it, or make it; store.blobs names it")
+    return folder
