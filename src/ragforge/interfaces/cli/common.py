@@ -31,7 +31,7 @@ _OF_PROJECT = (
 )
 _STEP = re.compile(
     rf"\bragforge (?:(?P<project>{_OF_PROJECT})"
-    r"|project [a-z]+|keys [a-z]+|jobs [a-z]+|learn [a-z]+|discover knowledge|init|doctor|config show)\b"
+    r"|project [a-z]+|keys [a-z]+|jobs [a-z]+|learn [a-z]+|discover knowledge|init|doctor|migrate|config show)\b"
     r"(?P<named>(?= -p| --project))?"
 )
 """A command in a message that acts on a workspace, and perhaps on one project of it."""

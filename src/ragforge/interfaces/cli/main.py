@@ -66,6 +66,7 @@ COMMANDS = {
     "check": ("workspace", "Compare what the workspace holds with what it should hold."),
     "backup": ("backup", "Put everything of the workspace into one file, while it is used."),
     "restore": ("backup", "Make a workspace of a backup."),
+    "migrate": ("migrate", "Move the catalog to a Postgres database, or back into the workspace."),
     "export": ("backup", "Write one project to a file that any program can read."),
     "import": ("backup", "Take in a project that `export` wrote, under its own name or that of --project."),
     "conversation": ("conversations", "Conversations: list, show, rename, export and remove them."),

@@ -31,17 +31,23 @@ def worker(
     """
     form = form_of(common, log_format)
     say = logging.getLogger("ragforge.worker").info if form == "json" else common.say
+    is_new_machine = bool(common.settings().store.database_url)  # all there is to know is in the database
     with (
-        common.open() as forge,
+        common.open(create=is_new_machine) as forge,
         logged(common, forge, form),
         stoppable(lambda: say("Stopping; what is not done goes back to the queue.")) as cancel,
     ):
-        work = forge.worker(uploads or 0)
+        number = uploads or forge.settings.server.uploads or 1
+        work, neighbour = forge.worker(number), forge.neighbour(serves=False)
         work.start()
+        if neighbour is not None:
+            neighbour.start()
         try:
-            threads = count(uploads or forge.settings.server.uploads, "upload")
+            threads = count(number, "upload")
             say(f"Working on what waits in {forge.workspace}, {threads} at once. Ctrl-C stops it.")
             while not cancel.wait(1.0):
                 pass
         finally:
+            if neighbour is not None:
+                neighbour.stop()
             work.stop()

@@ -55,10 +55,15 @@ def init(common: Common) -> None:
         common.say(f"{said}. Next: ragforge add PATH")
 
 
-def doctor(common: Common) -> None:
+def doctor(
+    common: Common,
+    server: Annotated[
+        bool, typer.Option("--server", help="Look at a deployment of several machines: what they share, how each is")
+    ] = False,
+) -> None:
     """Tell what works, what is missing and how to get it."""
     with common.open(create=True) as forge:
-        findings = forge.doctor()
+        findings = forge.deployment() if server else forge.doctor()
     _conclude(common, findings)
 
 
