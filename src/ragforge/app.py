@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, TypeVar, Unpack
 
-from ragforge.build import PROFILES, Parts, make_workspace, new_place, old_workspace, utc_now
+from ragforge.build import PROFILES, Parts, make_workspace, migration, new_place, old_workspace, take_back, utc_now
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.answers import Abstention, DoneEvent, Prompted, Result
 from ragforge.domain.answers import Event as AnswerEvent
@@ -35,6 +35,7 @@ from ragforge.domain.library import (
     Finding,
     Job,
     Labels,
+    Node,
     Outcome,
     OwnProgress,
     Progress,
@@ -42,6 +43,7 @@ from ragforge.domain.library import (
     Removal,
     Status,
 )
+from ragforge.domain.migration import MigrationReport
 from ragforge.domain.models import LanguageModels, ModelState, PulledModel
 from ragforge.domain.pending import Pending, waited
 from ragforge.domain.prompts import Shaping
@@ -55,6 +57,7 @@ from ragforge.operate import access, telemetry
 from ragforge.operate.counters import Counters
 from ragforge.operate.inbox import Inbox, Received
 from ragforge.operate.jobs import JobRunner
+from ragforge.operate.nodes import Neighbour
 from ragforge.operate.worker import Duties, Worker
 from ragforge.ports import Embedder, LanguageModel, Unit
 from ragforge.settings import Settings, load, reloaded
@@ -1067,6 +1070,15 @@ class Ragforge:
             *self.walls(),
         ]
 
+    def deployment(self) -> list[Finding]:
+        """Whether several machines can work together on this catalog, and how each of them is."""
+        access.require_owner(self._scope)
+        from ragforge.build import utc_now
+        from ragforge.operate.deployment import examine
+
+        parts = self._parts
+        return list(examine(parts.catalog, self._scope, lambda: parts.blobs, parts.index_servers(), utc_now()))
+
     def walls(self) -> list[Finding]:
         """What keeps parsers from harm here, tried out."""
         access.require_owner(self._scope)
@@ -1128,6 +1140,36 @@ class Ragforge:
                         forge._flows.keep.prune(project.id)
                     yield from forge._indexed(cancel)
             yield event
+
+    @classmethod
+    def migrating(
+        cls,
+        to: str,
+        workspace: str | os.PathLike[str] | Settings | None = None,
+        *,
+        switching: bool = True,
+        keep_password: bool = False,
+        cancel: Cancel | None = None,
+    ) -> Iterator[Progress | MigrationReport]:
+        """Move the catalog to the Postgres database of this address, or back into the workspace: `sqlite`.
+
+        The report is the last event. Nobody else may have the workspace open. Called again, it goes on where it was
+        stopped. Without `switching` it is copied and verified, and the workspace goes on with the one it has.
+        """
+        settings = (
+            workspace if isinstance(workspace, Settings) else load(None if workspace is None else Path(workspace))
+        )
+        make_workspace(settings.workspace, create=False)
+        yield from migration(settings, to, keep_password=keep_password)(cancel or Cancel(), switching=switching)
+
+    @classmethod
+    def take_back(cls, workspace: str | os.PathLike[str] | Settings | None = None) -> str:
+        """Use the catalog that the settings name again, as it was when it was moved. Returns where it had gone."""
+        settings = (
+            workspace if isinstance(workspace, Settings) else load(None if workspace is None else Path(workspace))
+        )
+        make_workspace(settings.workspace, create=False)
+        return take_back(settings)
 
     def exporting(
         self,
@@ -1349,9 +1391,40 @@ class Ragforge:
 
         keep_house = self._flows.learn.prune
         duties = Duties(self.perform, self._alike, self._working, self._upkeep, self.inbox, keep_house)
-        kinds: list[tuple[str, ...]] = [(UPLOAD,)] * (threads or self.settings.server.uploads)
-        kinds.append(tuple(kind for kind in KINDS if kind != UPLOAD))  # files do not wait for what may take an hour
+        uploads = threads or self.settings.server.uploads
+        kinds: list[tuple[str, ...]] = [(UPLOAD,)] * uploads
+        if uploads:  # files do not wait for what may take an hour
+            kinds.append(tuple(kind for kind in KINDS if kind != UPLOAD))
         return Worker(self._parts.catalog, access.owner(), duties, self._flows.bell, kinds)
+
+    def neighbour(self, *, serves: bool) -> Neighbour | None:
+        """Keeps this process in step with others on a Postgres catalog, between `start` and `stop`; None elsewhere.
+
+        `serves`: questions are answered here, so the indexes that this machine has for itself are kept up too.
+        """
+        from ragforge import __version__
+        from ragforge.work import KINDS
+
+        parts = self._parts
+        if not parts.node:
+            return None
+        self._flows.follow.serves = serves
+        role = "server" if serves else "worker"
+        return Neighbour(
+            parts.catalog,
+            access.owner(),
+            self._flows.bell,
+            tuple(KINDS),
+            role,
+            parts.node,
+            __version__,
+            self._follow_others,
+        )
+
+    def nodes(self) -> list[Node]:
+        """The machines that work on the same catalog; none but on Postgres."""
+        with self._parts.catalog.read() as c:
+            return c.nodes.all(access.owner())
 
     def perform(self, jobs: Sequence[Job], cancel: Cancel) -> Iterator[object]:
         """Do claimed jobs, in the scope of who asked for them. However it ends, the catalog knows."""
@@ -1425,6 +1498,11 @@ class Ragforge:
         """Bring what is derived from these projects up to date."""
         for project in projects:
             self._keep_up(project, cancel, removed=False)
+            self._write_up(project)
+
+    def _follow_others(self, project: str) -> None:
+        """What other machines did: the indexes follow, and nothing of what was removed stays in files here."""
+        if self._flows.follow.follow_others(project):
             self._write_up(project)
 
     def _write_up(self, project: str) -> None:

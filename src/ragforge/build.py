@@ -12,30 +12,46 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from ragforge.adapters.blobs.folder import FolderBlobs
+from ragforge.adapters.blobs.storage import Storage, storage
 from ragforge.adapters.locks import WorkspaceLock
 from ragforge.domain.access import Scope
 from ragforge.domain.generation import MILLION, Usage
-from ragforge.domain.library import Project
+from ragforge.domain.library import Finding, Project
+from ragforge.domain.migration import SQLITE, is_same_place, is_server, without_password
 from ragforge.domain.models import LanguageModels, ModelState, PulledModel
 from ragforge.domain.records import Artifact
 from ragforge.domain.retrieval import IndexedText, Moment, Tuning
 from ragforge.domain.strategy import Strategy
-from ragforge.errors import Busy, CorruptStore, NotFound, StoreError, UserError
+from ragforge.errors import Busy, CorruptStore, IndexLost, NotFound, RagforgeError, StoreError, UserError
 from ragforge.flows.follow import LESSONS, Indexes
 from ragforge.once import once
 from ragforge.operate import telemetry
 from ragforge.operate.counters import CountedEmbedder, Counters
-from ragforge.operate.inbox import Inbox
+from ragforge.operate.inbox import Inbox, SharedInbox
 from ragforge.operate.inflight import InFlight
-from ragforge.ports import Catalog, Embedder, KeywordIndex, LanguageModel, Parsers, Reranker, VectorIndex
+from ragforge.ports import (
+    BlobStore,
+    Catalog,
+    CatalogSource,
+    Embedder,
+    KeywordIndex,
+    LanguageModel,
+    Parsers,
+    ProcessLock,
+    Reranker,
+    VectorIndex,
+)
 from ragforge.settings import FILE_NAME, Settings, template
 
 if TYPE_CHECKING:
+    from ragforge.adapters.catalog.database import Database
     from ragforge.adapters.models.names import Name
     from ragforge.adapters.models.states import Access
+    from ragforge.adapters.postgres import PostgresServer
     from ragforge.adapters.vectors.chroma_process import ChromaProcess
+    from ragforge.adapters.vectors.qdrant_engines import QdrantPlace
     from ragforge.flows.backup import Place, Replaced
+    from ragforge.flows.migrate import Migrate
 
 OFFLINE = "offline"
 """The name that asks for no language model, whatever the settings say."""
@@ -85,7 +101,7 @@ class Parts:
 
         store = self.settings.store
         if store.database_url:
-            return SqlCatalog.connect(store.database_url, utc_now)
+            return SqlCatalog.connect(store.database_url, utc_now, store.connections, store.reach_seconds)
         _require_catalog(self.workspace)
         catalog = SqlCatalog.open(self.workspace / "catalog.db", utc_now, store.busy_seconds)
         if catalog.upgraded_from is not None:
@@ -93,8 +109,21 @@ class Parts:
         return catalog
 
     @once
-    def blobs(self) -> FolderBlobs:
-        return FolderBlobs(self.workspace / "uploads", utc_now)
+    def _storage(self) -> Storage:
+        return storage(self.settings.store.blobs, self.settings.store.blobs_url, self.workspace, utc_now)
+
+    @property
+    def blobs(self) -> BlobStore:
+        return self._storage.blobs
+
+    @once
+    def node(self) -> str:
+        """By what this workspace's folder is known to others on the same catalog; empty where there are none."""
+        if not self.settings.store.database_url:
+            return ""
+        from ragforge.operate.nodes import identity
+
+        return identity(self.workspace)
 
     @once
     def in_flight(self) -> InFlight:
@@ -103,7 +132,7 @@ class Parts:
 
     @once
     def inbox(self) -> Inbox:
-        return Inbox(self.workspace / "inbox", WorkspaceLock)
+        return _inbox(self._storage)
 
     # -- reading files
 
@@ -271,17 +300,29 @@ class Parts:
         """The chosen engines, and the folder each keeps beside the other's."""
         index = self.settings.index
         vectors = {"snapshot": "vectors"}.get(index.vectors, f"{index.vectors}-server" if index.url else index.vectors)
-        return {"tantivy": "keywords", index.vectors: vectors}
+        keywords = {"tantivy": "keywords"}.get(index.keywords, f"{index.keywords}-words")
+        return {keywords if index.keywords == "qdrant" else index.keywords: keywords, index.vectors: vectors}
 
     @property
     def indexes_folder(self) -> Path:
         return self.workspace / "indexes"
 
     def _keywords(self, folder: Path, moment: Moment) -> KeywordIndex:
-        from ragforge.adapters.keywords.tantivy import TantivyIndex
         from ragforge.retrieve.words import FINGERPRINT
 
-        return TantivyIndex(folder, f"{FINGERPRINT} {INDEXED_TEXT} {moment.chunker}")
+        index, fingerprint = self.settings.index, f"{FINGERPRINT} {INDEXED_TEXT} {moment.chunker}"
+        if index.keywords == "tantivy":
+            from ragforge.adapters.keywords.tantivy import TantivyIndex
+
+            return TantivyIndex(folder, fingerprint)
+        if index.keywords == "postgres":
+            from ragforge.adapters.keywords.postgres import PostgresWords
+
+            return PostgresWords(self.index_server, f"{moment.project}_{moment.generation}", fingerprint)
+        from ragforge.adapters.keywords.qdrant import QdrantWords
+
+        name = f"ragforge-{moment.project}-{moment.generation}-words"
+        return QdrantWords(self._qdrant(folder), name, fingerprint, self._writers_lock(folder, name))
 
     def _vectors(self, folder: Path, moment: Moment) -> VectorIndex:
         index, fingerprint = self.settings.index, f"{moment.embedder} cosine {moment.chunker}"
@@ -289,16 +330,95 @@ class Parts:
             from ragforge.adapters.vectors.snapshot import SnapshotIndex
 
             return SnapshotIndex(folder, fingerprint)
-        name, key = f"ragforge-{moment.project}-{moment.generation}", self.settings.secrets.get(index.api_key_env, "")
+        if index.vectors == "pgvector":
+            from ragforge.adapters.vectors.pgvector import PgVectorIndex
+
+            name = f"{moment.project}_{moment.generation}"
+            return PgVectorIndex(self.index_server, name, fingerprint, exact_rows=index.exact_rows)
+        name = f"ragforge-{moment.project}-{moment.generation}"
         if index.vectors == "chroma":
             from ragforge.adapters.vectors.chroma import ChromaEmbedded, ChromaServer
 
-            if index.url:
-                return ChromaServer(index.url, name, fingerprint, folder, key=key)
-            return ChromaEmbedded(folder, fingerprint, self._chroma)
+            if not index.url:
+                return ChromaEmbedded(folder, fingerprint, self._chroma)
+            key = self.settings.secrets.get(index.api_key_env, "")
+            return ChromaServer(index.url, name, fingerprint, self._writers_lock(folder, name), key=key)
         from ragforge.adapters.vectors.qdrant import QdrantIndex
 
-        return QdrantIndex(index.url or folder, name, fingerprint, folder, key=key)
+        return QdrantIndex(self._qdrant(folder), name, fingerprint, self._writers_lock(folder, name))
+
+    def _qdrant(self, folder: Path) -> QdrantPlace:
+        """Where Qdrant's collections are: a server, or a folder of its local mode."""
+        from ragforge.adapters.vectors.qdrant_engines import QdrantPlace
+
+        index = self.settings.index
+        return QdrantPlace(
+            index.url or folder,
+            key=self.settings.secrets.get(index.api_key_env, ""),
+            grpc=index.grpc,
+            shards=index.shards,
+            replicas=index.replicas,
+            write_consistency=index.write_consistency,
+        )
+
+    def _writers_lock(self, folder: Path, name: str) -> Callable[[], ProcessLock]:
+        """Of an index that is on a server: all machines must see the lock, so the database they share keeps it."""
+        from ragforge.adapters.vectors.rows import lock_of_file
+
+        if self.settings.store.database_url and self.settings.index.url:
+            return lambda: self.index_server.lock(name)
+        return lock_of_file(folder / f"{name}.lock")
+
+    def index_servers(self) -> Iterator[Finding]:
+        """Whether the servers that keep indexes answer; of local indexes there is nothing to say."""
+        index = self.settings.index
+        engines = {engine for engine in (index.keywords, index.vectors) if engine not in ("tantivy", "snapshot")}
+        for engine in sorted(engines):
+            subject = f"index {engine}"
+            if engine in ("chroma", "qdrant") and not index.url:
+                hint = "set index.url to the address of a server"
+                yield Finding(subject, False, "embedded in this workspace: other machines do not see it", hint)
+                continue
+            try:
+                self._reach(engine)
+            except RagforgeError as problem:
+                yield Finding(subject, False, problem.message, problem.hint)
+            else:
+                yield Finding(subject, True, "answers")
+
+    def _reach(self, engine: str) -> None:
+        """Raises if the server of an engine does not answer: an index that nobody made is asked for."""
+        nobodys = Moment("doctor", "doctor", 0, 0, 0, "", "", None, 0.0, None, 0, 0)
+        folder = self.indexes_folder / "doctor"
+        is_vectors = engine == self.settings.index.vectors
+        index = self._vectors(folder, nobodys) if is_vectors else self._keywords(folder, nobodys)
+        try:
+            index.pin().release()
+        except IndexLost:  # so it should be
+            pass
+        finally:
+            index.close()
+        if engine == "pgvector":
+            with self.index_server.connection() as connection:
+                known = "SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"
+                if connection.execute(known).fetchone() is None:
+                    raise StoreError("the server has no pgvector", hint="install pgvector on the database server")
+
+    @once
+    def index_server(self) -> PostgresServer:
+        """The database of indexes that Postgres keeps, and of locks that all machines see."""
+        from ragforge.adapters.postgres import PostgresServer
+
+        store = self.settings.store
+        url = self.settings.index.database_url or store.database_url
+        if not url:
+            raise UserError(
+                "an index in Postgres needs a database",
+                hint="set index.database_url, or store.database_url for the catalog too",
+            )
+        server = PostgresServer(url, store.connections)
+        self._exits.callback(server.close)
+        return server
 
     @once
     def _chroma(self) -> ChromaProcess:
@@ -408,7 +528,7 @@ class Parts:
         for both in (*self._indexes.values(), *self._lesson_indexes.values()):
             both.keywords.close()
             both.vectors.close()
-        for part in ("inbox", "parsers", "catalog"):
+        for part in ("inbox", "_storage", "parsers", "catalog"):
             if part in self.__dict__:
                 self.__dict__[part].close()
         self._exits.close()
@@ -454,6 +574,12 @@ def _require_catalog(workspace: Path) -> None:
         )
 
 
+def _inbox(stored: Storage) -> Inbox:
+    if stored.uploads is not None:
+        return SharedInbox(stored.inbox, WorkspaceLock, stored.uploads, utc_now)
+    return Inbox(stored.inbox, WorkspaceLock, shared=stored.blobs.shared)
+
+
 @contextmanager
 def new_place(settings: Settings, folder: Path) -> Iterator[Place]:
     """Where a backup becomes a workspace: stored bytes in the folder, and a catalog that has no tables yet."""
@@ -462,9 +588,11 @@ def new_place(settings: Settings, folder: Path) -> Iterator[Place]:
 
     url = settings.store.database_url
     catalog = SqlCatalog.unopened(None if url else folder / "catalog.db", url, utc_now)
+    stored = storage(settings.store.blobs, settings.store.blobs_url, folder, utc_now)
     try:
-        yield Place(folder, catalog, FolderBlobs(folder / "uploads", utc_now), Inbox(folder / "inbox", WorkspaceLock))
+        yield Place(folder, catalog, stored.blobs, _inbox(stored))
     finally:
+        stored.close()
         catalog.close()
 
 
@@ -486,3 +614,85 @@ def old_workspace(settings: Settings, scope: Scope) -> Iterator[Replaced]:
         finally:
             parts.close()
         yield replaced
+
+
+@contextmanager
+def nobody_at_work(settings: Settings) -> Iterator[None]:
+    """The workspace, with nobody else who adds, removes or serves."""
+    parts = Parts(settings)
+    try:
+        with parts.in_flight.alone() as nobody_works, parts.inbox.alone() as nobody_serves:
+            if not (nobody_works and nobody_serves):
+                raise Busy(f"somebody is at work in {settings.workspace}", hint="end it first, also ragforge serve")
+            yield
+    finally:
+        parts.close()
+
+
+def migration(settings: Settings, to: str, *, keep_password: bool = False) -> Migrate:
+    """What moves the catalog from where it is to a database on a server, or to the workspace (`sqlite`)."""
+    from ragforge.adapters.catalog import moved, moving
+    from ragforge.flows.migrate import KEY, Migrate, Named
+
+    _require_target(settings, to)
+    in_use, file, address = settings.store.database_url, settings.workspace / "catalog.db", without_password(to)
+    is_target = is_same_place(in_use or SQLITE, to)
+    origin = settings.origins.get(KEY, "default")
+    is_in_file = origin == "default" or origin.startswith(str(settings.workspace / FILE_NAME))
+    named = Named(
+        file=settings.workspace / FILE_NAME,
+        new="" if to == SQLITE else to if keep_password else address,
+        private=keep_password and address != to,
+        is_target=is_target,
+        elsewhere="" if is_in_file else origin,
+    )
+
+    def end(url: str) -> Database:
+        return moved.server_end(url) if url and url != SQLITE else moved.file_end(file)
+
+    @contextmanager
+    def source() -> Iterator[CatalogSource]:
+        if not old:
+            _require_catalog(settings.workspace)
+        with moving.leaving(end(old), without_password(old) or SQLITE, address) as found:
+            yield found
+
+    def clear_away(target: str) -> str:
+        if target == SQLITE:
+            return without_password(old)
+        kept = moved.clear_away(moved.file_end(file), target)
+        return str(kept) if kept else without_password(old)
+
+    old = "" if is_target else in_use
+    has_source = not is_target or (to != SQLITE and file.exists())
+    return Migrate(
+        workspace=settings.workspace,
+        named=named,
+        alone=lambda: nobody_at_work(settings),
+        target=lambda: moving.filling(end(to), address),
+        source=source if has_source else None,
+        went_to=lambda: moved.went_to(end(old)) if has_source else "",
+        clear_away=clear_away,
+    )
+
+
+def take_back(settings: Settings) -> str:
+    """Let the catalog that the settings name be used again after it was moved. Returns where it had gone."""
+    from ragforge.adapters.catalog import moved
+
+    url = settings.store.database_url
+    with nobody_at_work(settings):
+        return moved.take_back(moved.server_end(url) if url else moved.file_end(settings.workspace / "catalog.db"))
+
+
+def _require_target(settings: Settings, to: str) -> None:
+    if to != SQLITE and not is_server(to):
+        raise UserError(
+            "a catalog is moved to a Postgres database or to sqlite", hint="postgresql://USER@HOST/DATABASE"
+        )
+    index = settings.index
+    if to == SQLITE and not index.database_url and {"postgres", "pgvector"} & {index.keywords, index.vectors}:
+        raise UserError(
+            "the indexes are in the database that the catalog would leave",
+            hint="set index.database_url, or choose other engines in index.keywords and index.vectors first",
+        )

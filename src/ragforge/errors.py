@@ -15,6 +15,7 @@
     │   └── QuotaExceeded    7  the account is exhausted; trying again does not help
     ├── BadVectors           7  wrong dimension, NaN or infinity from an embedder
     └── StoreError           8  the workspace cannot be read or written
+        ├── Unreachable      8  a server that holds it does not answer just now
         ├── Busy             8  another process holds the writer's place
         ├── Outdated         8  the project changed under the work; the caller prepares it anew
         ├── DiskFull         8
@@ -127,6 +128,10 @@ class StoreError(RagforgeError):
     """The workspace cannot be read or written."""
 
     exit_code = 8
+
+
+class Unreachable(StoreError):
+    """A server that holds the catalog, an index or files does not answer; what is asked again later may work."""
 
 
 class Busy(StoreError):

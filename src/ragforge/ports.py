@@ -42,6 +42,8 @@ from ragforge.domain.library import (
     JobTerms,
     KnownSource,
     Maker,
+    News,
+    Node,
     PendingChunk,
     Progress,
     Project,
@@ -52,6 +54,7 @@ from ragforge.domain.library import (
     StoredText,
     Summary,
 )
+from ragforge.domain.migration import CatalogRow, Copied, TargetState
 from ragforge.domain.pending import Pending
 from ragforge.domain.records import Artifact, LogEntry, ProjectText, ProjectTextKind, Spent
 from ragforge.domain.retrieval import (
@@ -234,6 +237,16 @@ class Changes(Protocol):
     def follow(self, scope: Scope, project: str, engine: str, generation: int, fingerprint: str, seq: int) -> None: ...
     def followed(self, scope: Scope, project: str, engine: str, generation: int) -> int: ...
     def unfollow(self, scope: Scope, project: str, generations: Collection[int], engines: Collection[str]) -> None: ...
+    def newest(self, scope: Scope) -> dict[str, int]: ...
+    def lagging(self, scope: Scope, project: str) -> dict[str, int]: ...
+
+
+class Nodes(Protocol):
+    """The machines that work on one catalog."""
+
+    def seen(self, scope: Scope, id: str, host: str, role: str, version: str) -> None: ...
+    def all(self, scope: Scope) -> list[Node]: ...
+    def forget(self, scope: Scope) -> int: ...
 
 
 class Passages(Protocol):
@@ -492,6 +505,8 @@ class Unit(Protocol):
     @property
     def changes(self) -> Changes: ...
     @property
+    def nodes(self) -> Nodes: ...
+    @property
     def passages(self) -> Passages: ...
     @property
     def jobs(self) -> Jobs: ...
@@ -560,6 +575,86 @@ class CatalogLoad(Protocol):
         ...
 
 
+class Listening(Protocol):
+    """Hears what others commit."""
+
+    def wait(self, seconds: float) -> list[News]:
+        """What was told meanwhile; nothing if nobody did anything. Raises `Unreachable` when it can hear no more."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class CatalogSource(Protocol):
+    """A catalog that is to be moved elsewhere, with nobody else in it until the block ends.
+
+    It was made for the owner's scope and for nothing else, so its functions take none.
+    """
+
+    @property
+    def address(self) -> str:
+        """`sqlite`, or that of its database without the password."""
+        ...
+
+    @property
+    def schema(self) -> str: ...
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Every table in an order in which they can be filled, and how many rows it has."""
+        ...
+
+    def rows(self, table: str, after: int = 0, most: int | None = None) -> Iterator[CatalogRow]:
+        """In the order of their keys, which is the same in every database, without the first `after` of them."""
+        ...
+
+    def last_numbers(self) -> Mapping[str, int]:
+        """The last key that the database gave, by the tables that it numbers."""
+        ...
+
+    def seal(self, target: str) -> None:
+        """When the block has ended it opens no more, and says where it went."""
+        ...
+
+
+class CatalogTarget(Protocol):
+    """A database to which a catalog is moved. It opens for nobody until it is finished.
+
+    It was made for the owner's scope and for nothing else, so its functions take none.
+    """
+
+    @property
+    def address(self) -> str: ...
+    @property
+    def state(self) -> TargetState: ...
+    def begin(self, facts: Mapping[str, str]) -> None:
+        """Tables that hold nothing, and notes of where the rows come from. `UserError` where a catalog is."""
+        ...
+
+    def told(self, name: str) -> str:
+        """One of the facts with which it began; empty if it did not."""
+        ...
+
+    def copied(self) -> Mapping[str, Copied]:
+        """How much of each table is here."""
+        ...
+
+    def add(self, table: str, rows: Sequence[CatalogRow], so_far: Copied) -> None:
+        """Some rows with the note that they are here: both or neither."""
+        ...
+
+    def rows(self, table: str) -> Iterator[CatalogRow]: ...
+    def settle(self, last_numbers: Mapping[str, int]) -> None:
+        """Keys that the database gives come after these; a server knows how its tables are filled."""
+        ...
+
+    def note(self, state: TargetState) -> None: ...
+    def finish(self) -> None:
+        """From now on it is a catalog like any other."""
+        ...
+
+    def opens_without_password(self) -> bool: ...
+
+
 class Catalog(Protocol):
     """The truth. `write()` commits or rolls back as a whole; `read()` sees one moment.
 
@@ -570,10 +665,15 @@ class Catalog(Protocol):
     def write(self) -> AbstractContextManager[Unit]: ...
     def engine(self) -> Finding: ...
     def inspect(self) -> Iterable[Finding]: ...
+    def server(self) -> Iterable[Finding]: ...
     def dumping(self, scope: Scope) -> AbstractContextManager[CatalogDump]: ...
     def loading(
         self, scope: Scope, schema: str, tables: Iterable[tuple[TableShape, Iterable[TableRow]]]
     ) -> AbstractContextManager[CatalogLoad]: ...
+    def listen(self) -> Listening | None:
+        """What other machines commit, as it happens; None where there is only this one."""
+        ...
+
     def is_empty(self) -> bool: ...
     def flush(self) -> bool: ...
     def close(self) -> None: ...
@@ -632,7 +732,12 @@ class Index(Protocol[NewRows]):
 
     @property
     def engine(self) -> str:
-        """`snapshot`, `tantivy`, `chroma`, `qdrant`."""
+        """`snapshot`, `tantivy`, `chroma`, `qdrant`, `pgvector`, `postgres`, `qdrant-words`."""
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Whether all machines have the same one: it is on a server. Of others each machine has its own."""
         ...
 
     @property
@@ -733,12 +838,40 @@ class LanguageModel(Protocol):
 class BlobStore(Protocol):
     """Original bytes under opaque names."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether other machines may keep theirs there too: what nobody needs may be what one of them just stores."""
+        ...
+
     def put(self, owner: str, file: BinaryIO, limit: int) -> StoredBlob: ...
     def put_back(self, key: str, pieces: Iterable[bytes]) -> None: ...
-    def open(self, key: str) -> BufferedReader: ...
-    def remove(self, key: str) -> None: ...
+    def open(self, key: str) -> BufferedReader:
+        """To be read in any order. Raises FileNotFoundError if there is nothing."""
+        ...
+
+    def remove(self, key: str) -> str:
+        """Absent is fine. Returns what stays of it all the same, and why; empty if nothing does."""
+        ...
+
     def sync(self) -> None: ...
     def names(self) -> Iterator[str]: ...
+
+
+class UploadStore(Protocol):
+    """Where all machines reach uploads that wait."""
+
+    def put(self, name: str, file: BinaryIO) -> None:
+        """Whole and for good, or not at all."""
+        ...
+
+    def open(self, name: str) -> BufferedReader:
+        """Raises FileNotFoundError if there is nothing."""
+        ...
+
+    def remove(self, name: str) -> None: ...
+    def before(self, moment: datetime) -> Iterator[str]:
+        """The names of those that came before then."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

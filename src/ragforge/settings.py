@@ -68,6 +68,14 @@ class Store:
     """Where the catalog and the models' weights are."""
 
     database_url: str = _setting("", "Database of the catalog; empty: SQLite in the workspace", guarded=True)
+    connections: int = _setting(
+        8, "Postgres: connections that a process keeps open; as many more when it must", minimum=1
+    )
+    reach_seconds: float = _setting(30.0, "Postgres: how long to wait for a server that is away", minimum=0)
+    blobs: str = _setting(
+        "", "Where original files are kept: a folder, or s3://BUCKET/FOLDER; empty: in the workspace", guarded=True
+    )
+    blobs_url: str = _setting("", "Address of S3-compatible storage; empty: that of AWS", guarded=True)
     busy_seconds: float = _setting(30.0, "How long to wait while another process writes", minimum=0)
     models_dir: Path = field(
         default_factory=default_models_dir,
@@ -139,13 +147,26 @@ class Ingest:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Which engine holds a project's vectors; words are always in a local index."""
+    """Which engines hold a project's words and vectors: files of our own on each machine, or servers for all."""
 
+    keywords: str = _setting(
+        "tantivy", "Keyword index: files of our own, Postgres or Qdrant", choices=("tantivy", "postgres", "qdrant")
+    )
     vectors: str = _setting(
-        "snapshot", "Vector index: files of our own, Chroma or Qdrant", choices=("snapshot", "chroma", "qdrant")
+        "snapshot",
+        "Vector index: files of our own, Chroma, Qdrant, or Postgres with pgvector",
+        choices=("snapshot", "chroma", "qdrant", "pgvector"),
     )
     url: str = _setting("", "Address of a Chroma or Qdrant server; empty: embedded in the workspace", guarded=True)
     api_key_env: str = _setting("", "Name of the variable that holds the server's key; empty: none", guarded=True)
+    database_url: str = _setting(
+        "", "Database of postgres and pgvector indexes; empty: that of the catalog", guarded=True
+    )
+    exact_rows: int = _setting(20_000, "pgvector: up to so many rows each is looked at; above, HNSW", minimum=0)
+    grpc: bool = _setting(False, "Qdrant: talk gRPC, on its port 6334")
+    shards: int = _setting(1, "Qdrant: shards of a collection", minimum=1)
+    replicas: int = _setting(1, "Qdrant: copies of each shard", minimum=1)
+    write_consistency: int = _setting(1, "Qdrant: copies that must have a write before it counts", minimum=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +245,7 @@ class Server:
     body_bytes: int = _setting(200 * MB, "Largest request", minimum=1)
     threads: int = _setting(8, "Requests that are worked on at once; more wait", minimum=1)
     waiting: int = _setting(500, "Requests that wait at most; more are sent away", minimum=1)
-    uploads: int = _setting(2, "Files that are taken in at once", minimum=1)
+    uploads: int = _setting(2, "Files that are taken in at once; 0: `ragforge worker` does it", minimum=0)
     idle_seconds: float = _setting(30.0, "Patience with a client that sends or reads nothing", minimum=0.1)
     head_seconds: float = _setting(10.0, "How long the head of a request may take to come", minimum=0.1)
     events_seconds: float = _setting(60.0, "How long the events of a stream can be asked for again", minimum=0.0)

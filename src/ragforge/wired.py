@@ -108,12 +108,21 @@ class Flows:
 
     @once
     def reconcile(self) -> Reconcile:
-        return Reconcile(self.parts.catalog, self.parts.blobs, self.follow, self.parts.workspace)
+        parts = self.parts
+        return Reconcile(parts.catalog, parts.blobs, self.follow, parts.workspace, has_others=bool(parts.node))
 
     @once
     def follow(self) -> Follow:
         parts = self.parts
-        return Follow(parts.catalog, access.owner(), parts.indexes, indexed_terms, parts.indexes_folder, parts.engines)
+        return Follow(
+            parts.catalog,
+            access.owner(),
+            parts.indexes,
+            indexed_terms,
+            parts.indexes_folder,
+            parts.engines,
+            parts.node,
+        )
 
     @once
     def search(self) -> Search:

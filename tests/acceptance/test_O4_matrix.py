@@ -186,6 +186,7 @@ EXAMPLES: dict[Row, Example] = {
     ("GET", f"{LESSONS}/calibration"): Example(),
     ("GET", f"{LESSONS}/export"): Example(),
     ("POST", f"{LESSONS}/import"): Example(200, {"records": [APPROVAL]}),
+    ("GET", "/v1/nodes"): Example(own=403),
     ("GET", "/v1/jobs"): Example(),
     ("GET", "/v1/jobs/{job}"): Example(),
     ("DELETE", "/v1/jobs/{job}"): Example(),

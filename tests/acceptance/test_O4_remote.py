@@ -245,6 +245,7 @@ def test_uploads_and_jobs(forge: Either, tmp_path: Path) -> None:
     assert ended.state == JobState.DONE
     assert [document.name for document in forge.documents(project="p")] == ["seats.md"]
     assert job.id in {each.id for each in forge.jobs(project="p")}
+    assert forge.nodes() == [], "there are others on Postgres alone"
     assert forge.cancel_job(job.id).state == JobState.DONE
     with pytest.raises(NotFound):
         forge.job("nothing")

@@ -23,6 +23,7 @@ import typer
 
 from ragforge import Ragforge
 from ragforge.domain.documents import Parsed
+from ragforge.domain.migration import without_password
 from ragforge.ingest.parse import registry
 from ragforge.interfaces.cli.main import build, main
 from ragforge.settings import load
@@ -114,6 +115,8 @@ class Reader:
         """Blocks of Python, and commands."""
         self.address = ADDRESS
         """Where the server really is that the page has started."""
+        self.database = DATABASE
+        """Where the database really is that the page names in its commands."""
 
     def follow(self) -> None:
         with ExitStack() as self.running:
@@ -153,7 +156,8 @@ class Reader:
             self.address = self.running.enter_context(serving(self.running.enter_context(Ragforge.open())))
             return
         else:
-            self.code, output = run(words[1:])
+            self.code, output = run([word.replace(DATABASE, self.database) for word in words[1:]])
+            output = output.replace(without_password(self.database), DATABASE)
         actual = output.replace(str(self.folder), HOME).splitlines()
         for line in step.shown:
             pattern = as_pattern(line)
@@ -230,10 +234,12 @@ def test_a_page_does_what_it_says(
         copy_samples(home / "documents")
     if PULLS_MODEL in text:  # so its reader has the better model, and finds what that finds
         monkeypatch.delenv("RAGFORGE_EMBED__MODEL")
+    reader = Reader(home, page)
     if DATABASE in text:
         server: TemporaryPostgres = request.getfixturevalue("postgres")
-        monkeypatch.setenv("RAGFORGE_STORE__DATABASE_URL", server.create())
-    reader = Reader(home, page)
+        reader.database = server.create()
+        if f"--to {DATABASE}" not in text:
+            monkeypatch.setenv("RAGFORGE_STORE__DATABASE_URL", reader.database)
     reader.follow()
     assert reader.done
 

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
 from ragforge.adapters.catalog.catalog import SqlCatalog
 from ragforge.domain.conversation import FORGOTTEN_ANSWER
@@ -175,3 +176,32 @@ def test_the_last_sources_leave_at_once(nodes: list[SqlCatalog]) -> None:
         at_once(nodes, lambda catalog, number: replace(shelf, catalog=catalog).remove_source(f"/{number}"))
         assert shelf.documents() == []
         assert shelf.faults() == []
+
+
+def test_rows_of_other_projects_are_not_there_whatever_is_asked_for(postgres: TemporaryPostgres) -> None:
+    """A statement without its condition, as a fault of ours would be: the server shows what the scope reaches."""
+    url = postgres.create()
+    catalog = SqlCatalog.connect(postgres.as_plain_user(url), lambda: dt.datetime.now(dt.UTC))
+    ours, theirs = Shelf.create(catalog, "ours"), Shelf.create(catalog, "theirs")
+    for shelf in (ours, theirs):
+        shelf.add("/a", "Walnut chairs are returned within thirty days. " * 20)
+    scope = replace(owner(), principal="eve", projects=frozenset({ours.id}))
+    walled = ("documents", "versions", "sections", "chunks", "embeddings", "changes", "sources", "generations")
+    with catalog.read() as unit:
+        execute = unit.documents._session.execute
+
+        def counted() -> dict[str, int]:
+            return {table: int(execute(sa.text(f"SELECT count(*) FROM {table}")).scalar() or 0) for table in walled}
+
+        assert counted() == dict.fromkeys(walled, 0), "nobody said who asks"
+        unit.documents.all(scope, ours.id)
+        seen = counted()
+        unit.documents.all(owner(), ours.id)
+        assert counted() == {table: 2 * number for table, number in seen.items()} and all(seen.values())
+    with catalog.write() as unit, pytest.raises(sa.exc.DBAPIError, match="row-level security"):
+        unit.documents.all(scope, ours.id)
+        write = unit.documents._session.execute
+        foreign = sa.text("UPDATE chunks SET project = (SELECT ord FROM projects WHERE id = :other)")
+        write(foreign, {"other": theirs.id})
+    catalog.close()
+    postgres.drop(url)

@@ -74,6 +74,7 @@ from ragforge.domain.library import (
     Job,
     JobState,
     Labels,
+    Node,
     Outcome,
     Progress,
     Project,
@@ -117,7 +118,9 @@ _INSTEAD: Mapping[str, tuple[str, ...]] = {
     "GET /metrics tells what was done": ("counters", "measured", "queue"),
     "run ragforge check or ragforge doctor there; rebuilding() makes an index anew from here": (
         "check",
+        "deployment",
         "doctor",
+        "neighbour",
         "walls",
     ),
     "run ragforge backup, restore, export or import there": (
@@ -127,6 +130,7 @@ _INSTEAD: Mapping[str, tuple[str, ...]] = {
         "importing",
         "restoring",
     ),
+    "run ragforge migrate there": ("migrating", "take_back"),
     "run ragforge keys there": ("access",),
     "run ragforge models there": ("models", "pull_model"),
     "leave it to the server, which uses its settings where a call names nothing else": (
@@ -980,6 +984,9 @@ class RemoteForge:
 
     def job(self, id: str) -> Job:
         return self._one(Job, "GET", job_at(id))
+
+    def nodes(self) -> list[Node]:
+        return decode(list[Node], self._call("GET", "/v1/nodes")["items"])
 
     def cancel_job(self, id: str) -> Job:
         """A waiting job ends at once; one that runs is told within a second or two."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragforge.domain.access import Clearance
 from ragforge.domain.documents import Locator, Parsed, ParseFailure, Reason, Split
@@ -260,6 +260,39 @@ class Removal:
     @property
     def erased(self) -> bool:
         return self.searched and not self.remains and not self.pending
+
+
+class Topic(StrEnum):
+    """What is told when it is committed."""
+
+    CHANGES = "changes"
+    """Documents of a project changed."""
+    JOB = "job"
+    """Work of a kind waits."""
+    ENDED = "ended"
+    """A job has ended."""
+
+
+class News(NamedTuple):
+    """Something that was committed, perhaps on another machine."""
+
+    topic: Topic
+    of: str
+    """The key of the project, the kind of the work, or the id of the job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine that works on the catalog: a workspace folder of its own, and what is done there."""
+
+    id: str
+    host: str
+    role: str
+    """`server` or `worker`."""
+    version: str
+    seen_at: datetime
+    behind: int = 0
+    """Changes of documents that indexes of its own have yet to follow."""
 
 
 @dataclass(frozen=True, slots=True)

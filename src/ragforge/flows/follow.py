@@ -75,6 +75,7 @@ class Follow:
         terms: Terms,
         folder: Path,
         engines: Mapping[str, str],
+        node: str = "",
     ) -> None:
         self._catalog = catalog
         self._scope = scope
@@ -84,6 +85,10 @@ class Follow:
         """Of all projects' local indexes: `<project>/<generation>/<folder of an engine>`."""
         self._engines = engines
         """Those that are chosen, and the folder of each."""
+        self._node = node
+        """By what this machine is known to others on the catalog; empty where there are none."""
+        self.serves = True
+        """Whether questions are answered here: else no index is kept that only this machine has."""
         self._news: dict[str, list[str]] = {}
         """What happened to a project's indexes that nobody was told yet."""
         self._pause: dict[str, float] = {}
@@ -104,6 +109,8 @@ class Follow:
             now = c.passages.moment(self._scope, project, generation)
         cancel, done, problems = cancel or Cancel(), [], []
         for lane in self._lanes(now):
+            if not (lane.index.shared or self.serves):
+                continue
             try:
                 done.append(self._advance(lane, now, cancel, wait=wait))
             except StoreError as problem:
@@ -111,6 +118,26 @@ class Follow:
         if problems:
             raise problems[0]
         return all(done)
+
+    def follow_others(self, project: str) -> bool:
+        """Follow what other machines did. True if there was something."""
+        with self._catalog.read() as c:
+            now = c.passages.moment(self._scope, project)
+            names = {self._known_as(lane.index): lane for lane in self._lanes(now) if lane.index.shared or self.serves}
+            told = {name: c.changes.followed(self._scope, project, name, now.generation) for name in names}
+            since = min(told.values(), default=now.seq)
+            many = now.seq - since > STEP
+            removed = many or bool(net(c.passages.changes(self._scope, now, since, STEP))[1])
+        if since >= now.seq:
+            return False
+        self.catch_up(project)
+        if removed and self.serves:
+            self.erase(project)
+        return True
+
+    def is_unbuilt(self, now: Moment) -> bool:
+        """Whether this machine has yet to build one of its indexes for the first time: that is no loss to speak of."""
+        return any(self._told(lane, now)[1] < 0 for lane in self._lanes(now))
 
     def news(self, project: str) -> list[str]:
         """What became of damaged indexes, each told once."""
@@ -187,14 +214,19 @@ class Follow:
         """The generation as it is now, and how far the catalog was told that the index is; -1 if never."""
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, now.project, now.generation)
-            return now, c.changes.followed(self._scope, now.project, lane.index.engine, now.generation)
+            return now, c.changes.followed(self._scope, now.project, self._known_as(lane.index), now.generation)
+
+    def _known_as(self, index: Index[Any]) -> str:
+        """What the catalog calls an index: that of a machine is its own."""
+        return index.engine if index.shared or not self._node else f"{index.engine}@{self._node}"
 
     def _tell(self, lane: Lane, now: Moment, watermark: int) -> None:
         """The catalog may prune what every index has passed. It need not hear of a generation that is gone."""
         index = lane.index
         with self._catalog.write() as c:
             c.passages.moment(self._scope, now.project, now.generation)
-            c.changes.follow(self._scope, now.project, index.engine, now.generation, index.fingerprint, watermark)
+            name = self._known_as(index)
+            c.changes.follow(self._scope, now.project, name, now.generation, index.fingerprint, watermark)
 
     # -- building anew
 
@@ -296,7 +328,8 @@ class Follow:
             for project in c.projects.all(self._scope):
                 both = c.projects.live(self._scope, project.id), c.projects.building(self._scope, project.id)
                 numbers = [generation.number for generation in both if generation is not None]
-                c.changes.unfollow(self._scope, project.id, numbers, list(self._engines))
+                known = [name for engine in self._engines for name in (engine, f"{engine}@{self._node}")]
+                c.changes.unfollow(self._scope, project.id, numbers, known if self._node else list(self._engines))
                 wanted.update((project.id, str(number)) for number in numbers)
         unused = [folder for folder in folders if (folder.parent.name, folder.name) not in wanted]
         for folder in set(folders).difference(unused):

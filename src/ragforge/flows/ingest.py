@@ -39,7 +39,7 @@ from ragforge.domain.library import (
 )
 from ragforge.domain.sizes import size_text
 from ragforge.domain.tokens import Matrix, Passage
-from ragforge.errors import Outdated, cannot_write
+from ragforge.errors import Outdated, Unreachable, cannot_write
 from ragforge.failpoints import failpoint
 from ragforge.ingest.accept import Accepted, accept
 from ragforge.ingest.embed import embed_all, passages, without_vectors
@@ -397,9 +397,9 @@ class _Run:
         if not batch:
             return
         try:
-            batch = self._without_copies(batch)
             for attempt in range(1, _TRIES + 1):
                 try:
+                    batch = self._without_copies(batch)
                     published = yield from self._publish(batch)
                     break
                 except Outdated:
@@ -407,6 +407,9 @@ class _Run:
                         raise
                     self._refresh()
                     batch = [self._again(prepared) for prepared in batch]
+                except Unreachable:  # the server went in the middle: committed or not, the same again does no harm
+                    if attempt == _TRIES:
+                        raise
         except BaseException:
             self._drop_unpublished(batch)
             raise

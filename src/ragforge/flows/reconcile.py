@@ -6,6 +6,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from pathlib import Path
 
@@ -33,6 +34,8 @@ class Reconcile:
     blobs: BlobStore
     follow: Follow
     workspace: Path
+    has_others: bool = False
+    """Other machines work on the catalog: what they do reaches files here a little later, or when somebody looks."""
 
     # -- state files
 
@@ -100,12 +103,20 @@ class Reconcile:
                 c.embeddings.sweep(scope, project.id)
 
     def stray_blobs(self, scope: Scope) -> list[str]:
-        """Stored bytes that no version needs. Who does not see all projects cannot tell."""
+        """Stored bytes that no version needs. Who does not see all projects cannot tell.
+
+        What another machine is publishing looks the same, and cannot be asked after: there the last two days are left.
+        """
         if scope.projects is not None:
             raise NotAllowed("only the owner of the workspace may clear stored files")
         with self.catalog.read() as c:
             needed = set(c.documents.blobs(scope))
-        return [key for key in self.blobs.names() if key not in needed]
+        if not self.blobs.shared:
+            return [key for key in self.blobs.names() if key not in needed]
+        if not needed:  # a catalog that is new, or the wrong one: what is stored there is another's
+            return []
+        yesterday = (datetime.now(UTC) - timedelta(days=1)).date().isoformat()
+        return [key for key in self.blobs.names() if key not in needed and _day_of(key) < yesterday]
 
     def remove_stray_blobs(self, scope: Scope) -> int:
         stray = self.stray_blobs(scope)
@@ -185,6 +196,8 @@ class Reconcile:
     def _state(self, scope: Scope, project: Project, repair: bool, alone: bool) -> Finding:
         content = self._state_content(scope, project.slug)
         path = self._state_path(project.slug)
+        if self.has_others:
+            self.write_state(scope, project.slug)
         current = path.exists() and path.read_bytes() == content.encode()
         if repaired := repair and not current:
             self.write_state(scope, project.slug)
@@ -205,6 +218,11 @@ class Reconcile:
             detail = f"{missing:,} turn{'s' * (missing != 1)} without a vector can only be recalled by words"
             hint = f"ragforge reindex --project {project.slug}"
             yield Finding(f"{project.slug}: memory", True, detail, hint, warning=True)
+
+
+def _day_of(key: str) -> str:
+    """When bytes were stored: their key tells."""
+    return key.split("/")[1]
 
 
 def _finding(subject: str, bad: list[str]) -> Finding:

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -343,8 +343,10 @@ class Search:
         if now.generation != before.generation:  # a reindex swapped, and the old indexes are gone
             pins.release()
             pins = self._try_to_pin(now)
-        if not pins.readers:
-            self._follow.catch_up(project, cancel=cancel)
+        if not pins.readers or (pins.lost and self._follow.is_unbuilt(now)):
+            pins.release()
+            with suppress(StoreError):  # one of them may be enough
+                self._follow.catch_up(project, cancel=cancel)
             pins = self._try_to_pin(now)
         if not pins.readers:
             raise StoreError(

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 from ragforge.domain.access import Scope
 from ragforge.domain.cancel import Cancel, Cancelled
 from ragforge.domain.library import FOREGROUND, Job, OwnProgress, Progress
-from ragforge.errors import Busy, DiskFull, Outdated, ProviderError, RagforgeError, StoreError
+from ragforge.errors import Busy, DiskFull, Outdated, ProviderError, RagforgeError, StoreError, Unreachable
 from ragforge.ports import Catalog
 
 Event = TypeVar("Event")
@@ -93,6 +93,18 @@ class JobRunner:
             self._end(scope, jobs, results, problem)
 
     def _end(self, scope: Scope, jobs: Sequence[Job], results: Sequence[object], problem: BaseException | None) -> None:
+        """As long as the claim holds, a catalog that is away is waited for: to say it twice does no harm."""
+        deadline = time.monotonic() + _LEASE_SECONDS
+        while True:
+            try:
+                return self._say_end(scope, jobs, results, problem)
+            except Unreachable:
+                if time.monotonic() > deadline:
+                    raise
+
+    def _say_end(
+        self, scope: Scope, jobs: Sequence[Job], results: Sequence[object], problem: BaseException | None
+    ) -> None:
         with self.catalog.write() as c:
             if problem is None:
                 for job, result in zip(jobs, results, strict=True):
@@ -127,7 +139,7 @@ class JobRunner:
 
 def _is_passing(problem: BaseException) -> bool:
     """Nobody's fault, and likely gone soon: what was accepted must not be given up for it."""
-    return isinstance(problem, Busy | DiskFull | Outdated)
+    return isinstance(problem, Busy | DiskFull | Outdated | Unreachable)
 
 
 def _is_worth_a_try(problem: BaseException) -> bool:

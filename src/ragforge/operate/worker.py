@@ -111,10 +111,13 @@ class Worker:
     # -- a thread
 
     def _work(self, kinds: tuple[str, ...], keeps_house: bool) -> None:
-        reaped, trouble = time.monotonic(), ""
+        reaped, trouble, sure = time.monotonic(), "", True
         while not self._stopping.is_set():
             heard = self._bell.rung(kinds)
             try:
+                if not sure:
+                    self._take_back()
+                    sure = True
                 if time.monotonic() - reaped > _REAP_SECONDS:
                     reaped = time.monotonic()
                     with self._catalog.write() as c:
@@ -129,6 +132,7 @@ class Worker:
                         trouble = ""
                     continue
             except Exception as problem:
+                sure = False
                 if type(problem).__name__ != trouble:  # a full disk may stay so for hours
                     log.exception("a worker could not go on just now")
                     trouble = type(problem).__name__
@@ -163,8 +167,16 @@ class Worker:
             self._bell.wait(kinds, heard, left)
         return []
 
+    def _take_back(self) -> None:
+        """What this thread may have claimed when the catalog went away, without hearing of it, waits again."""
+        with self._catalog.write() as c:
+            c.jobs.free(self._scope, lambda owner: owner != self._own_name())
+
+    def _own_name(self) -> str:
+        return f"{self._name}.{threading.current_thread().name}"
+
     def _claim(self, kinds: tuple[str, ...]) -> list[Job]:
-        job = self._runner.claim(self._scope, self._name, kinds)
+        job = self._runner.claim(self._scope, self._own_name(), kinds)
         return [] if job is None else [job, *self._duties.more(job)]
 
     def _give_back(self, jobs: Sequence[Job]) -> None:

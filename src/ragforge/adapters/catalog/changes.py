@@ -1,14 +1,23 @@
-"""How far each index has followed the change log, and how much of it is still needed."""
+"""How far each index has followed the change log, and how much of it is still needed; which machines there are.
+
+An index that each machine has for itself is known as `engine@node`, one on a server as `engine`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import timedelta
 
 import sqlalchemy as sa
 
 from ragforge.adapters.catalog import tables as t
-from ragforge.adapters.catalog.unit import Session
+from ragforge.adapters.catalog.unit import Session, moment, storable
 from ragforge.domain.access import Scope
+from ragforge.domain.library import Node
+from ragforge.errors import NotAllowed
+
+AWAY = timedelta(days=1)
+"""The log is not kept for a machine that was away for so long: it builds its indexes anew when it is back."""
 
 
 class SqlChanges:
@@ -18,7 +27,11 @@ class SqlChanges:
     def prune(self, scope: Scope, project: str) -> int:
         """Forget what every follower has applied. The newest line stays: it tells how far the log has come."""
         row = self._session.project(scope, project)
-        slowest = sa.select(sa.func.min(t.index_states.c.watermark)).where(t.index_states.c.project == row.ord)
+        lost = self._session.now() - AWAY // timedelta(milliseconds=1)
+        away = sa.exists().where(
+            t.nodes.c.seen_at < lost, t.index_states.c.engine.endswith("@" + t.nodes.c.id, autoescape=False)
+        )
+        slowest = sa.select(sa.func.min(t.index_states.c.watermark)).where(t.index_states.c.project == row.ord, ~away)
         watermark = self._session.execute(slowest).scalar()
         last = sa.select(sa.func.max(t.changes.c.seq)).where(t.changes.c.project == row.ord)
         newest = int(self._session.execute(last).scalar() or 0)
@@ -48,8 +61,74 @@ class SqlChanges:
         return -1 if watermark is None else int(watermark)
 
     def unfollow(self, scope: Scope, project: str, generations: Collection[int], engines: Collection[str]) -> None:
-        """Indexes of other generations and other engines are gone: the log need not be kept for them."""
+        """Indexes of other generations and other engines are gone: the log need not be kept for them.
+
+        What other machines have is theirs.
+        """
         row = self._session.project(scope, project)
         state = t.index_states.c
-        gone = state.generation.not_in(generations) | state.engine.not_in(engines)
+        nodes = {engine.partition("@")[2] for engine in engines if "@" in engine}
+        theirs = sa.and_(state.engine.contains("@"), *(~state.engine.endswith(f"@{node}") for node in nodes))
+        gone = state.generation.not_in(generations) | (state.engine.not_in(engines) & ~theirs)
         self._session.execute(sa.delete(t.index_states).where(state.project == row.ord, gone))
+
+    def newest(self, scope: Scope) -> dict[str, int]:
+        """How far the log of each project has come."""
+        last = sa.select(t.projects.c.id, sa.func.max(t.changes.c.seq))
+        found = self._session.execute(
+            last.join(t.changes, t.changes.c.project == t.projects.c.ord).group_by(t.projects.c.id)
+        )
+        return {project: int(seq) for project, seq in found if scope.reaches(project)}
+
+    def lagging(self, scope: Scope, project: str) -> dict[str, int]:
+        """Indexes of the live generation that have changes to follow, and how many."""
+        row = self._session.project(scope, project)
+        state = t.index_states.c
+        newest = sa.select(sa.func.max(t.changes.c.seq)).where(t.changes.c.project == row.ord).scalar_subquery()
+        behind = (newest - state.watermark).label("behind")
+        where = (state.project == row.ord, state.generation == row.generation, state.watermark < newest)
+        return {
+            engine: int(count) for engine, count in self._session.execute(sa.select(state.engine, behind).where(*where))
+        }
+
+
+class SqlNodes:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def seen(self, scope: Scope, id: str, host: str, role: str, version: str) -> None:
+        """A machine is there, and what it does."""
+        _require_owner(scope)
+        values = {"host": storable(host), "role": role, "version": version, "seen_at": self._session.now()}
+        if not self._session.execute(sa.update(t.nodes).where(t.nodes.c.id == id).values(values)).rowcount:
+            self._session.insert_new(t.nodes, [{"id": id, **values}])
+
+    def all(self, scope: Scope) -> list[Node]:
+        """The machines that were there, whoever was seen last first."""
+        _require_owner(scope)
+        state, projects = t.index_states.c, t.projects.c
+        newest = sa.select(sa.func.max(t.changes.c.seq)).where(t.changes.c.project == projects.ord).scalar_subquery()
+        behind = (
+            sa.select(sa.func.coalesce(sa.func.sum(newest - state.watermark), 0))
+            .join(t.projects, sa.and_(projects.ord == state.project, projects.generation == state.generation))
+            .where(state.engine.endswith("@" + t.nodes.c.id))
+            .scalar_subquery()
+        )
+        rows = self._session.execute(sa.select(t.nodes, behind.label("behind")).order_by(t.nodes.c.seen_at.desc()))
+        return [Node(row.id, row.host, row.role, row.version, moment(row.seen_at), int(row.behind)) for row in rows]
+
+    def forget(self, scope: Scope) -> int:
+        """Machines that were away for long, and how far their indexes were."""
+        _require_owner(scope)
+        lost = self._session.now() - 7 * (AWAY // timedelta(milliseconds=1))
+        gone = list(self._session.execute(sa.select(t.nodes.c.id).where(t.nodes.c.seen_at < lost)).scalars())
+        for node in gone:
+            theirs = t.index_states.c.engine.endswith(f"@{node}", autoescape=True)
+            self._session.execute(sa.delete(t.index_states).where(theirs))
+            self._session.execute(sa.delete(t.nodes).where(t.nodes.c.id == node))
+        return len(gone)
+
+
+def _require_owner(scope: Scope) -> None:
+    if not scope.owns:
+        raise NotAllowed("machines are for whoever owns the workspace", hint="ask its owner")

@@ -1,15 +1,18 @@
 """The SQL database under the catalog: connections, transactions, schema version, and its errors made ours.
 
 SQLite: WAL, `synchronous=FULL`, `secure_delete`, every write `BEGIN IMMEDIATE`, so one writer at a time across
-processes and no lock upgrade that could fail. Postgres: plain transactions.
+processes and no lock upgrade that could fail. Postgres: plain transactions, from a pool; a server that is away is
+waited for before a transaction begins, and never inside one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,25 +20,24 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, event
-from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
+from ragforge.adapters import postgres
 from ragforge.adapters.locks import FileLock
-from ragforge.errors import (
-    Busy,
-    CorruptStore,
-    DiskFull,
-    MissingExtra,
-    RagforgeError,
-    StoreError,
-    UserError,
-    cannot_write,
-)
+from ragforge.errors import Busy, CorruptStore, DiskFull, RagforgeError, StoreError, UserError, cannot_write
 
-HEAD = "0012"
+HEAD = "0014"
 """The newest migration; a test compares it with the scripts."""
 
 _UPGRADE_LOCK = 0x7261676675706772
 """Of two processes that upgrade one Postgres database, the second waits and finds it done."""
+
+_UPGRADE_TRIES = 30
+_IN_THE_WAY = ("40001", "40P01", "55P03")
+"""What Postgres says when others have a lock that is needed: nothing was done, and the same again may work."""
+
+EVERY_PROJECT = "*"
+_SEES_ALL = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
 
 SAFE_SQLITE = (3, 51, 3)
 """Older ones can corrupt a WAL that several processes write to (the WAL-reset bug)."""
@@ -53,10 +55,13 @@ def _sqlite_module() -> Any:
 class Database:
     """One database, safe to use from many threads and processes."""
 
-    def __init__(self, engine: Engine, path: Path | None) -> None:
+    def __init__(self, engine: Engine, path: Path | None, reach_seconds: float = 0.0) -> None:
         self.engine = engine
         self.path = path
         """The SQLite file; None on Postgres."""
+        self._reach_seconds = reach_seconds
+        self._has_walls: bool | None = None
+        """Whether row-level security holds for who we are on the server; None until we asked."""
         self._writer = threading.Lock()
         self._writing = threading.local()
         self._exclusive: FileLock | None = None
@@ -92,17 +97,8 @@ class Database:
         return cls(engine, path)
 
     @classmethod
-    def postgres(cls, url: str) -> Database:
-        scheme, _, rest = url.partition("://")
-        if scheme not in ("postgresql", "postgres", "postgresql+psycopg"):
-            raise _not_an_address()
-        address = f"postgresql+psycopg://{rest}"
-        try:
-            return cls(sa.create_engine(address, pool_pre_ping=True, pool_size=8, max_overflow=64), None)
-        except (ArgumentError, ValueError) as problem:
-            raise _not_an_address() from problem
-        except ImportError:
-            raise MissingExtra("the Postgres driver", "postgres") from None
+    def postgres(cls, url: str, connections: int = 8, reach_seconds: float = 30.0) -> Database:
+        return cls(postgres.engine(url, connections), None, reach_seconds)
 
     @property
     def is_sqlite(self) -> bool:
@@ -124,24 +120,38 @@ class Database:
     # -- transactions
 
     @contextlib.contextmanager
-    def read(self) -> Iterator[Connection]:
-        """A snapshot that stays the same until the end."""
+    def read(self, *, walled: bool = False) -> Iterator[Connection]:
+        """A snapshot that stays the same until the end. `walled`: it says itself of which projects it is."""
         options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
-        with self._errors(), self.engine.connect().execution_options(**options) as connection, connection.begin():
+        with self._errors(), self._connect().execution_options(**options) as connection, connection.begin():
+            if not walled:
+                self.enter(connection, EVERY_PROJECT)
             yield connection
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[Connection]:
-        """All or nothing; one writer at a time."""
+    def write(self, *, walled: bool = False) -> Iterator[Connection]:
+        """All or nothing. SQLite takes one writer at a time; on Postgres those wait who touch the same rows."""
         self._claim_old_sqlite()
         with (
             self._one_per_thread(),
-            self._writer,
+            self._writer if self.is_sqlite else contextlib.nullcontext(),
             self._errors(),
-            self.engine.connect().execution_options(begin="IMMEDIATE") as connection,
+            self._connect().execution_options(begin="IMMEDIATE") as connection,
             connection.begin(),
         ):
+            if not walled:
+                self.enter(connection, EVERY_PROJECT)
             yield connection
+
+    def enter(self, connection: Connection, projects: str) -> None:
+        """Only rows of these projects are there until the transaction ends, or until this is said again."""
+        if self._has_walls is None:
+            self._has_walls = not self.is_sqlite and not connection.exec_driver_sql(_SEES_ALL).scalar()
+        if self._has_walls:
+            connection.execute(sa.select(sa.func.set_config("ragforge.projects", projects, True)))
+
+    def _connect(self) -> Connection:
+        return self.engine.connect() if self.is_sqlite else postgres.connected(self.engine, self._reach_seconds)
 
     @contextlib.contextmanager
     def _one_per_thread(self) -> Iterator[None]:
@@ -202,6 +212,8 @@ class Database:
         version = self.schema_version()
         if version == HEAD:
             return None
+        if version is not None and not version.isdecimal():
+            raise self._elsewhere()
         if version is not None and version > HEAD:
             raise StoreError(
                 f"the workspace was made by a newer ragforge (schema {version}, this one knows {HEAD})",
@@ -210,6 +222,15 @@ class Database:
         backup = self._back_up(version) if version is not None else None
         self._migrate()
         return backup
+
+    def _elsewhere(self) -> RagforgeError:
+        """It was moved, or is being moved here: no catalog is to be found in it."""
+        from ragforge.adapters.catalog.moved import refusal
+
+        try:
+            return refusal(self)
+        finally:
+            self.close()
 
     def _back_up(self, version: str) -> Path | None:
         if self.path is None:
@@ -233,8 +254,24 @@ class Database:
         return target
 
     def _migrate(self) -> None:
-        with self.write() as connection:
-            self.migrate_on(connection)
+        """On Postgres others may be at work: they wait while it is done, or it waits its turn; none fails for it."""
+        for attempt in range(1, _UPGRADE_TRIES + 1):
+            try:
+                with self.write() as connection:
+                    if not self.is_sqlite:
+                        self._hold_off_others(connection)
+                    self.migrate_on(connection)
+                return
+            except Busy:
+                if self.is_sqlite or attempt == _UPGRADE_TRIES:
+                    raise
+            time.sleep(random.uniform(0.1, 0.5))  # noqa: S311 - so that two do not meet again
+
+    def _hold_off_others(self, connection: Connection) -> None:
+        """Everybody begins with the projects: who has these has no deadlock to fear for the other tables."""
+        connection.exec_driver_sql("SET LOCAL lock_timeout = '2s'")
+        if sa.inspect(connection).has_table("projects"):
+            connection.exec_driver_sql("LOCK TABLE projects IN ACCESS EXCLUSIVE MODE")
 
     def migrate_on(self, connection: Connection, schema: str = "head") -> None:
         """Bring the schema to this version, inside the caller's transaction."""
@@ -255,8 +292,16 @@ class Database:
         try:
             yield
         except DBAPIError as problem:
-            server_fails = isinstance(problem, OperationalError) and self.path is None
-            raise _translate(str(problem.orig), self.path, server_fails=server_fails) from problem
+            if self.path is None and postgres.is_away(problem):
+                raise postgres.unreachable() from problem
+            if getattr(problem.orig, "sqlstate", "") in _IN_THE_WAY:
+                raise Busy("others were at the same rows of the database", hint="try again") from problem
+            raise _translate(str(problem.orig), self.path) from problem
+        except sa.exc.TimeoutError as problem:
+            raise Busy(
+                "all connections to the database are in use",
+                hint="try again; if it stays so, raise store.connections, and max_connections of the server",
+            ) from problem
         except OSError as problem:
             if problem.errno == errno.ENOSPC:
                 raise _disk_full() from problem
@@ -267,11 +312,7 @@ def _disk_full() -> DiskFull:
     return DiskFull("the disk is full; nothing was lost", hint="free some space and try again")
 
 
-def _not_an_address() -> UserError:
-    return UserError("store.database_url is no address of a Postgres database", hint="postgresql://USER@HOST/DATABASE")
-
-
-def _translate(text: str, path: Path | None, *, server_fails: bool = False) -> RagforgeError:
+def _translate(text: str, path: Path | None) -> RagforgeError:
     """What the database's driver said, as a sentence with the next step."""
     where = str(path) if path else "the database"
     if "locked" in text or "busy" in text:
@@ -287,6 +328,4 @@ def _translate(text: str, path: Path | None, *, server_fails: bool = False) -> R
         )
     if "NUL (0x00)" in text:  # looked for, where SQLite just finds nothing; what is kept is made storable
         return UserError("no name or text has the character NUL", hint="leave it out")
-    if server_fails:
-        return StoreError("the database server does not answer", hint="check database_url and that the server runs")
     return StoreError(f"the catalog refused: {text.splitlines()[0] if text else 'it gave no reason'}")

@@ -26,7 +26,7 @@ from ragforge.domain.library import UPLOAD
 from ragforge.errors import CorruptStore, StoreError, UserError
 from ragforge.ports import TableRow
 
-_PASSING = frozenset({"index_states"})
+_PASSING = frozenset({"index_states", "nodes"})
 """How far indexes are that are built anew."""
 _ROWS = 200
 _IS_ID = re.compile(r"[0-9a-f]{16}")

@@ -18,7 +18,7 @@ from ragforge.adapters.catalog.unit import Session, batches, beyond, moment, rea
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.archives import Kind
 from ragforge.domain.cursor import Cursor
-from ragforge.domain.library import FOREGROUND, UPLOAD, Job, JobState, JobTerms, Maker, Progress
+from ragforge.domain.library import FOREGROUND, UPLOAD, Job, JobState, JobTerms, Maker, Progress, Topic
 from ragforge.errors import NotFound
 
 KEPT_MILLISECONDS = 30 * 24 * 3600 * 1000
@@ -74,6 +74,7 @@ class SqlJobs:
             "digest": terms.digest,
         }
         session.insert(t.jobs, [row])
+        session.tell(Topic.JOB, kind)
         return self._get(key)
 
     def asked(self, scope: Scope, key: str) -> dict[int, tuple[Job, str]]:
@@ -375,7 +376,9 @@ class SqlJobs:
             "updated_at": now,
         }
         these = t.jobs.c.ord.in_(keys)
-        self._session.execute(sa.update(t.jobs).where(these).values(values))
+        closed = sa.update(t.jobs).where(these).values(values).returning(t.jobs.c.id, t.jobs.c.kind)
+        for id, kind in self._session.execute(closed).all():
+            self._session.tell(*((Topic.JOB, kind) if state is JobState.QUEUED else (Topic.ENDED, id)))
         if state is JobState.CANCELLED:
             _bury_uploads(self._session, these)
 

@@ -16,7 +16,7 @@ from ragforge.adapters.catalog.tombstones import bury
 from ragforge.adapters.catalog.unit import KNOWLEDGE, Session, batches, moment, storable
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.archives import Kind
-from ragforge.domain.library import Generation, Op, Project
+from ragforge.domain.library import Generation, Op, Project, Topic
 from ragforge.domain.strategy import Strategy
 from ragforge.errors import Conflict, NotAllowed, NotFound, Outdated
 from ragforge.ports import EmbedderCard
@@ -146,6 +146,7 @@ class SqlProjects:
         )
         self._session.execute(sa.update(t.versions).where(t.versions.c.project == row.ord).values(chunks=counted))
         self._session.insert(t.changes, [{"project": row.ord, "op": str(Op.GENERATION), "document": 0, "chunk": None}])
+        self._session.tell(Topic.CHANGES, row.ord)
 
     def sweep(self, scope: Scope, project: str, limit: int) -> int:
         """Remove rows that only retired generations used, at most `limit` versions' worth. Returns how many."""

@@ -21,7 +21,7 @@ from ragforge.adapters.catalog.evaluations import forget_in_evaluations
 from ragforge.adapters.catalog.interviews import forget_in_interviews
 from ragforge.adapters.catalog.unit import Session, batches, by_any_model, locator_columns
 from ragforge.domain.documents import Parsed, Reason, Split, chunk_id, version_id
-from ragforge.domain.library import Generation, Labels, Op, Outcome, Publication, Published, Status
+from ragforge.domain.library import Generation, Labels, Op, Outcome, Publication, Published, Status, Topic
 from ragforge.errors import Outdated
 
 STRIKES = 3
@@ -441,12 +441,16 @@ def log_changes(
     rows = [(Op.REMOVE, document, chunk) for document, chunk, _ in removed]
     rows += [(Op.PUT, document, chunk) for document, chunk in puts]
     session.insert(t.changes, [{"project": project, "op": str(o), "document": d, "chunk": c} for o, d, c in rows])
+    if rows:
+        session.tell(Topic.CHANGES, project)
 
 
 def log_labels(session: Session, project: int, documents: Collection[int]) -> None:
     """What is said of documents changed: their name, their labels, when they changed."""
     rows = [{"project": project, "op": str(Op.META), "document": key, "chunk": None} for key in sorted(documents)]
     session.insert(t.changes, rows)
+    if rows:
+        session.tell(Topic.CHANGES, project)
 
 
 def drop_unused_vectors(session: Session, project: int, hashes: Collection[bytes]) -> int:

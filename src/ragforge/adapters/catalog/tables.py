@@ -244,6 +244,16 @@ index_states = Table(
     Column("updated_at", BigInteger, nullable=False),
 )
 
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("version", Text, nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+)
+
 jobs = Table(
     "jobs",
     metadata,

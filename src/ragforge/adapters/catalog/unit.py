@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from ragforge.adapters.catalog import tables as t
 from ragforge.domain.access import Scope
 from ragforge.domain.cursor import Cursor
 from ragforge.domain.documents import Locator
+from ragforge.domain.library import Topic
 from ragforge.errors import NotFound
 from ragforge.ports import Clock
 
@@ -25,6 +26,8 @@ Item = TypeVar("Item")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LAST_KEY = 2**63 - 1
+CHANNEL = "ragforge"
+"""What is committed is told here."""
 KNOWLEDGE = "knowledge"
 """The counter that grows whenever an index of lessons must look again."""
 _UPLOAD = "upload:"
@@ -132,10 +135,25 @@ def by_any_model() -> sa.ColumnElement[bool]:
 class Session:
     """One transaction's connection, with the few things every part needs."""
 
-    def __init__(self, connection: Connection, clock: Clock) -> None:
+    def __init__(
+        self, connection: Connection, clock: Clock, wall: Callable[[Connection, str], None] | None = None
+    ) -> None:
+        """`wall` tells the server of which projects the transaction is; without it, it is of all."""
         self.connection = connection
         self.execute = connection.execute
         self._clock = clock
+        self._wall = wall
+        self._entered: frozenset[str] | bool | None = False
+
+    @property
+    def is_postgres(self) -> bool:
+        return self.connection.dialect.name == "postgresql"
+
+    def enter(self, scope: Scope) -> None:
+        """What follows is done in this scope: rows of projects that it does not reach are not there."""
+        if self._wall is not None and scope.projects != self._entered:
+            self._wall(self.connection, "*" if scope.projects is None else ",".join(sorted(scope.projects)))
+            self._entered = scope.projects
 
     def now(self) -> int:
         return milliseconds(self._clock())
@@ -182,8 +200,13 @@ class Session:
 
     def lock(self, project: int) -> None:
         """On Postgres, changes of one project get their numbers one transaction after the other."""
-        if self.connection.dialect.name == "postgresql":
+        if self.is_postgres:
             self.execute(sa.select(sa.func.pg_advisory_xact_lock(project)))
+
+    def tell(self, topic: Topic, of: object) -> None:
+        """On Postgres, let all machines know when this is committed. Elsewhere nobody listens."""
+        if self.is_postgres:
+            self.execute(sa.select(sa.func.pg_notify(CHANNEL, f"{topic} {of}")))
 
     def quick(self, statement: str, values: tuple[Any, ...]) -> Sequence[Sequence[Any]]:
         """Rows of a statement as it is written, with `?` for its values, straight from the driver."""
@@ -217,7 +240,7 @@ class Session:
 
     def _dialect_insert(self) -> Any:
         """The dialect's own INSERT; loading the other one would cost every command 30 ms."""
-        if self.connection.dialect.name == "postgresql":
+        if self.is_postgres:
             from sqlalchemy.dialects import postgresql
 
             return postgresql.insert

@@ -76,16 +76,20 @@ def create_app(forge: Ragforge) -> FastAPI:
     streams = Streams(2 * server.threads, server.events_seconds, server.idle_seconds)
 
     bodies = Middleware(Bodies, largest=server.body_bytes, idle_seconds=server.idle_seconds)
-    worker = forge.worker()
+    worker, neighbour = forge.worker(), forge.neighbour(serves=True)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = server.threads
         await anyio.to_thread.run_sync(worker.start)
+        if neighbour is not None:
+            neighbour.start()
         try:
             async with mcp.hosting(app), streams.hosted():
                 yield
         finally:
+            if neighbour is not None:
+                await anyio.to_thread.run_sync(neighbour.stop)
             await anyio.to_thread.run_sync(worker.stop)
 
     app = routed(middleware=[observe, relay, pages, guard, bodies], lifespan=lifespan)
@@ -94,7 +98,7 @@ def create_app(forge: Ragforge) -> FastAPI:
     app.state.worker, app.state.place = worker, place
     app.state.reference = cache(lambda: reference.page(app.openapi()))
     app.openapi = cache(schema)  # type: ignore[method-assign]
-    app.state.health = Health(forge, metrics, place, lambda: worker.alive)
+    app.state.health = Health(forge, metrics, place, lambda: worker.alive, neighbour)
     return app
 
 

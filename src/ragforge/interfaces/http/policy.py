@@ -130,6 +130,7 @@ POLICY: Mapping[tuple[str, str], Action | None] = {
     ("GET", "/v1/projects/{project}/lessons/export"): Action.MANAGE,
     ("POST", "/v1/projects/{project}/lessons/import"): Action.MANAGE,
     # long work
+    ("GET", "/v1/nodes"): Action.OPERATE,
     ("GET", "/v1/jobs"): Action.READ,
     ("GET", "/v1/jobs/{job}"): Action.READ,
     ("DELETE", "/v1/jobs/{job}"): Action.WRITE,

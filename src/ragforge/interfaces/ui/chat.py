@@ -27,7 +27,16 @@ from ragforge.interfaces.ui.cited import Listed, cited
 from ragforge.interfaces.ui.look import chip, dim, html, missing_text, problem_text, quiet, sentence, told
 from ragforge.interfaces.ui.passage import Place, where
 from ragforge.interfaces.ui.render import answer_html, plain_html
-from ragforge.interfaces.ui.session import Session, choose_conversation, drop, keep, kept, open_window, show_view
+from ragforge.interfaces.ui.session import (
+    Choices,
+    Session,
+    choose_conversation,
+    drop,
+    keep,
+    kept,
+    open_window,
+    show_view,
+)
 from ragforge.interfaces.words import ago, count, duration, price
 
 _FOLLOW_SECONDS = 0.3
@@ -102,14 +111,16 @@ def _input(session: Session, *, busy: bool) -> None:
         disabled=busy,
         max_chars=20_000,
         on_submit=_submitted,
-        args=(session.choices.preview,),
     )
 
 
-def _submitted(preview: bool) -> None:
-    """Before the page is run: whatever interrupts that, the question is not lost."""
+def _submitted() -> None:
+    """Before the page is run: whatever interrupts that, the question is not lost.
+
+    What was chosen is looked up now: the page may not have been drawn since.
+    """
     text = str(st.session_state[INPUT] or "")
-    if preview:
+    if kept("choices", Choices()).preview:
         keep("draft", text)
         drop("prompted")
         show_view("Prompt")

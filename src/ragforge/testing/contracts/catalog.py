@@ -806,6 +806,54 @@ class CatalogContract(ShelfContract):
         assert shelf.last_change() == whole[-1].seq
         assert other.changes() == foreign
 
+    def test_each_machine_follows_for_itself(self, shelf: Shelf) -> None:
+        shelf.add("/a", WORDS)
+        last = shelf.last_change()
+        with shelf.catalog.write() as unit:
+            for engine, seq in (("tantivy@aa", last), ("tantivy@bb", 0), ("pgvector", last)):
+                unit.changes.follow(owner(), shelf.id, engine, 1, "f", seq)
+            assert unit.changes.lagging(owner(), shelf.id) == {"tantivy@bb": last}
+            assert unit.changes.newest(owner()) == {shelf.id: last}
+            assert unit.changes.prune(owner(), shelf.id) == 0
+            unit.changes.unfollow(owner(), shelf.id, [1], ["snapshot@aa", "pgvector"])  # what bb has is its own
+            assert unit.changes.followed(owner(), shelf.id, "tantivy@aa", 1) == -1
+            assert unit.changes.followed(owner(), shelf.id, "tantivy@bb", 1) == 0
+            unit.changes.unfollow(owner(), shelf.id, [2], ["snapshot@aa"])
+            assert unit.changes.followed(owner(), shelf.id, "tantivy@bb", 1) == -1
+
+    def test_the_log_is_not_kept_for_a_machine_that_is_away_for_a_day(self, shelf: Shelf, clock: ManualClock) -> None:
+        shelf.add("/a", WORDS)
+        last, lines = shelf.last_change(), len(shelf.changes())
+        with shelf.catalog.write() as unit:
+            for node, seq in (("aa", last), ("bb", 0)):
+                unit.nodes.seen(owner(), node, f"host-{node}", "server", "1")
+                unit.changes.follow(owner(), shelf.id, f"tantivy@{node}", 1, "f", seq)
+            assert unit.changes.prune(owner(), shelf.id) == 0
+        clock.advance(25 * 3600)
+        with shelf.catalog.write() as unit:
+            unit.nodes.seen(owner(), "aa", "host-aa", "worker", "2")
+            assert unit.changes.prune(owner(), shelf.id) == lines - 1
+            known = [(node.id, node.host, node.role, node.version) for node in unit.nodes.all(owner())]
+            assert known == [("aa", "host-aa", "worker", "2"), ("bb", "host-bb", "server", "1")]
+            assert unit.nodes.forget(owner()) == 0
+        clock.advance(7 * 24 * 3600)
+        with shelf.catalog.write() as unit:
+            unit.nodes.seen(owner(), "aa", "host-aa", "worker", "2")
+            assert unit.nodes.forget(owner()) == 1
+            assert [node.id for node in unit.nodes.all(owner())] == ["aa"]
+            assert unit.changes.followed(owner(), shelf.id, "tantivy@bb", 1) == -1
+
+    def test_machines_are_the_owners_business(self, shelf: Shelf) -> None:
+        reader = replace(owner(), principal="other", projects=frozenset({shelf.id}))
+        uses: list[Callable[[Unit], object]] = [
+            lambda unit: unit.nodes.seen(reader, "aa", "host", "server", "1"),
+            lambda unit: unit.nodes.all(reader),
+            lambda unit: unit.nodes.forget(reader),
+        ]
+        for use in uses:
+            with shelf.catalog.write() as unit, pytest.raises(NotAllowed):
+                use(unit)
+
     # -- jobs
 
     def enqueue(self, shelf: Shelf, kind: str = "add") -> Job:
@@ -1167,6 +1215,7 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.changes.follow(s, p, "engine", 1, "", 0),
             lambda u, s, p: u.changes.followed(s, p, "engine", 1),
             lambda u, s, p: u.changes.unfollow(s, p, [1], ["engine"]),
+            lambda u, s, p: u.changes.lagging(s, p),
             lambda u, s, p: u.documents.announce(s, p, [1]),
             lambda u, s, p: u.passages.moment(s, p),
             lambda u, s, p: u.evaluations.put_questions(s, p, "set", "", []),

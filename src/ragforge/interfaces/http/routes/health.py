@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import anyio.to_thread
@@ -20,6 +20,7 @@ from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.metrics import CONTENT_TYPE, Metrics
 from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.workers import Place, asked_of_others, is_relayed
+from ragforge.operate.nodes import Neighbour
 
 router = APIRouter(tags=["operation"], route_class=Route)
 
@@ -45,7 +46,14 @@ class Ready(TypedDict):
 class Health:
     """Looks at the parts of the server, in threads that no request can take, at most once a second."""
 
-    def __init__(self, forge: Ragforge, metrics: Metrics, place: Place, workers_alive: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        forge: Ragforge,
+        metrics: Metrics,
+        place: Place,
+        workers_alive: Callable[[], bool],
+        neighbour: Neighbour | None = None,
+    ) -> None:
         """`workers_alive`: whether the threads that take files in are there."""
         self._forge = forge
         self._metrics = metrics
@@ -53,6 +61,7 @@ class Health:
         self._looking, self._counting = CapacityLimiter(1), CapacityLimiter(1)
         self._looked, self._found = -_BELIEVED_SECONDS, Ready(ready=False, parts={})
         self._workers_alive = workers_alive
+        self._neighbour = neighbour
         self._walls = Finding("parsers", True, "not tried yet")
 
     def try_walls(self) -> None:
@@ -77,11 +86,18 @@ class Health:
         if now - self._looked >= _BELIEVED_SECONDS:
             alive = self._workers_alive()
             workers = Finding("workers", alive, "" if alive else "the threads that take files in have ended")
-            found = [*self._forge.ready(), self._walls, workers]
+            found = [*self._forge.ready(), self._walls, workers, *self._own_indexes()]
             parts = {part.subject: Part(ok=part.ok, why=part.detail) for part in found}
             self._found = Ready(ready=all(part.ok for part in found), parts=parts)
             self._looked = time.monotonic()
         return self._found
+
+    def _own_indexes(self) -> Iterator[Finding]:
+        """Where several machines serve, each begins once it has indexes of its own."""
+        if self._neighbour is not None:
+            at = self._neighbour.standing
+            told = "" if at.ready else f"being built: {at.followed} of {at.projects} projects are there"
+            yield Finding("own indexes", at.ready, told)
 
 
 @router.get("/healthz", response_model=Alive)

@@ -1,0 +1,47 @@
+"""Hears what other machines commit, by a connection of its own that only listens (LISTEN/NOTIFY of Postgres)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from ragforge.adapters.catalog.unit import CHANNEL
+from ragforge.adapters.postgres import unreachable
+from ragforge.domain.library import News, Topic
+
+
+class PostgresListening:
+    def __init__(self, server: sa.Engine) -> None:
+        """Raises `Unreachable` while the server is away."""
+        try:
+            pooled = server.raw_connection()
+            connection: Any = pooled.driver_connection
+            pooled.detach()  # it hears for others than whoever would get it next
+            connection.autocommit = True
+            connection.execute(f"LISTEN {CHANNEL}")
+        except (DBAPIError, psycopg.Error, sa.exc.TimeoutError) as problem:
+            raise unreachable() from problem
+        self._connection: psycopg.Connection[Any] = connection
+
+    def wait(self, seconds: float) -> list[News]:
+        """What was told; as soon as something is, all that is there already."""
+        try:
+            told = list(self._connection.notifies(timeout=seconds, stop_after=1))
+            if told:
+                told += self._connection.notifies(timeout=0)
+            else:  # a server that is gone without a word is found out
+                self._connection.execute("SELECT 1")
+        except (psycopg.Error, OSError) as problem:
+            raise unreachable() from problem
+        return list(dict.fromkeys(_news(each.payload) for each in told))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def _news(payload: str) -> News:
+    topic, _, of = payload.partition(" ")
+    return News(Topic(topic), of)

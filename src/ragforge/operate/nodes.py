@@ -1,0 +1,193 @@
+"""Several machines on one catalog: who this one is, what others do, and indexes that keep up with all of them.
+
+heard (or looked, every few seconds) -> the bell rings for waiting work -> the indexes of changed projects follow
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragforge.domain.access import Scope
+from ragforge.domain.library import News, Topic
+from ragforge.durable import sync
+from ragforge.errors import NotFound, RagforgeError, StoreError, cannot_write
+from ragforge.operate.jobs import Bell
+from ragforge.ports import Catalog, Listening
+
+_FILE = "node"
+_ID = re.compile(r"[0-9a-f]{12}")
+_LISTEN_SECONDS = 5.0
+"""How long it listens before it looks for itself: news may be missed, what is committed is not."""
+_SEEN_SECONDS = 20.0
+_REST_SECONDS = 1.0
+_STOP_SECONDS = 5.0
+
+log = logging.getLogger("ragforge.node")
+
+
+def identity(workspace: Path) -> str:
+    """The word by which this folder is known, kept in it. A folder that is copied to another machine must lose it."""
+    path = workspace / _FILE
+    try:
+        if _ID.fullmatch(known := path.read_text(encoding="utf-8").strip()):
+            return known
+    except FileNotFoundError:
+        pass
+    except (OSError, UnicodeDecodeError) as problem:
+        raise cannot_write(path, OSError(0, "it cannot be read")) from problem
+    own = path.with_name(f"{_FILE}.{secrets.token_hex(4)}")
+    try:
+        own.write_text(secrets.token_hex(6), encoding="utf-8")
+        sync(own)
+        with suppress(FileExistsError):  # another process was quicker: its word counts
+            os.link(own, path)
+        sync(workspace)
+    except OSError as problem:
+        raise cannot_write(path, problem) from problem
+    finally:
+        own.unlink(missing_ok=True)
+    return path.read_text(encoding="utf-8").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a machine is with its own indexes since it began."""
+
+    projects: int
+    followed: int
+
+    @property
+    def ready(self) -> bool:
+        return self.followed >= self.projects
+
+
+class Neighbour:
+    """A thread that keeps this process in step with others on the catalog."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        scope: Scope,
+        bell: Bell,
+        kinds: Collection[str],
+        role: str,
+        node: str,
+        version: str,
+        follow: Callable[[str], object],
+    ) -> None:
+        """`follow` brings the indexes of one project up to date."""
+        self._catalog = catalog
+        self._scope = scope
+        self._bell = bell
+        self._kinds = kinds
+        self._role = role
+        self._node = node
+        self._version = version
+        self._follow = follow
+        self._followed: dict[str, int] = {}
+        """How far each project's log had come when its indexes followed it."""
+        self._standing = Standing(1, 0)
+        self._stopping = threading.Event()
+        self._seen = 0.0
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._keep, name="ragforge-neighbour", daemon=True)
+
+    @property
+    def standing(self) -> Standing:
+        """Ready once the indexes of all projects there were have followed."""
+        return self._standing
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(_STOP_SECONDS)
+
+    def _keep(self) -> None:
+        listening: Listening | None = None
+        while not self._stopping.is_set():
+            try:
+                if listening is None:
+                    listening = self._catalog.listen()
+                    self._ring([News(Topic.JOB, kind) for kind in self._kinds])  # what was told while nobody listened
+                self._be_seen()
+                self._say(self._catch_up())
+                self._ring(self._heard(listening))
+            except RagforgeError as problem:
+                self._say(problem.message)
+                if listening is not None:
+                    listening.close()
+                    listening = None
+                self._stopping.wait(_REST_SECONDS)
+            except Exception:
+                log.exception("a thread that keeps the indexes could not go on just now")
+                self._stopping.wait(_LISTEN_SECONDS)
+        if listening is not None:
+            listening.close()
+
+    def _say(self, trouble: str) -> None:
+        """Once when it begins, and once when it is over: a server may be away for hours."""
+        if trouble and trouble != self._trouble:
+            log.warning("%s; it is tried again", trouble)
+        elif self._trouble and not trouble:
+            log.info("all is well again")
+        self._trouble = trouble
+
+    def _heard(self, listening: Listening | None) -> list[News]:
+        """In short steps, so that it can be stopped."""
+        deadline = time.monotonic() + _LISTEN_SECONDS
+        while not self._stopping.is_set() and (left := deadline - time.monotonic()) > 0:
+            if listening is None:
+                self._stopping.wait(left)
+            elif news := listening.wait(min(left, _REST_SECONDS)):
+                return news
+        return []
+
+    def _ring(self, news: Collection[News]) -> None:
+        for each in news:
+            if each.topic is Topic.JOB:
+                self._bell.ring(each.of)
+        self._bell.end(each.of for each in news if each.topic is Topic.ENDED)
+
+    def _be_seen(self) -> None:
+        if time.monotonic() - self._seen < _SEEN_SECONDS and self._seen:
+            return
+        with self._catalog.write() as c:
+            c.nodes.seen(self._scope, self._node, socket.gethostname(), self._role, self._version)
+            c.nodes.forget(self._scope)
+        self._seen = time.monotonic()
+
+    def _catch_up(self) -> str:
+        """Follow what is new in every project. One that fails is told, and does not keep the others from it."""
+        with self._catalog.read() as c:
+            newest = c.changes.newest(self._scope)
+        trouble = ""
+        for number, (project, seq) in enumerate(newest.items(), 1):
+            if self._stopping.is_set():
+                return ""
+            if self._followed.get(project) != seq:
+                try:
+                    self._follow(project)
+                    self._followed[project] = seq
+                except NotFound:  # removed meanwhile
+                    pass
+                except StoreError as problem:  # a search does without that index, and says so
+                    trouble = problem.message
+            if not self._standing.ready:
+                self._standing = Standing(len(newest), number)
+        if not newest:
+            self._standing = Standing(0, 0)
+        for project in set(self._followed).difference(newest):
+            del self._followed[project]
+        return trouble

@@ -1,0 +1,167 @@
+"""Several machines on one Postgres: each has a workspace folder and indexes of its own, and follows what others do."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ragforge import Ragforge
+from ragforge.errors import IndexLost
+from ragforge.operate.access import owner
+from ragforge.operate.nodes import identity
+from ragforge.settings import load
+from ragforge.testing.postgres import TemporaryPostgres
+from tests.forge import fill, open_forge, places_of, prose
+from tests.process import Serving, serve
+from tests.proof import count, record
+
+SECONDS = 60.0
+
+
+def until(true: Callable[[], Any], seconds: float = SECONDS) -> float:
+    """Wait; how long it took."""
+    began = time.monotonic()
+    while not true():
+        assert time.monotonic() - began < seconds, "it did not come true"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+@pytest.fixture
+def database(postgres: TemporaryPostgres) -> Iterator[str]:
+    url = postgres.create()
+    yield url
+    postgres.drop(url)
+
+
+class Machines:
+    """Servers, each with a folder of its own, on one database."""
+
+    def __init__(self, folder: Path, database: str, stack: ExitStack) -> None:
+        self._folder = folder
+        self._stack = stack
+        self.variables = {"RAGFORGE_STORE__DATABASE_URL": database, "RAGFORGE_STORE__BLOBS": str(folder / "blobs")}
+
+    def workspace(self, name: str) -> Path:
+        return self._folder / name
+
+    def serve(self, name: str, *options: str, **variables: str) -> Serving:
+        return self._stack.enter_context(
+            serve(self.workspace(name), *options, variables={**self.variables, **variables})
+        )
+
+    def holds(self, name: str, word: str) -> bool:
+        """Whether the keyword index in its folder knows the word."""
+        flags = {"the test": {"store.database_url": self.variables["RAGFORGE_STORE__DATABASE_URL"]}}
+        with Ragforge.open(load(self.workspace(name), flags=flags)) as forge:
+            with forge._parts.catalog.read() as c:
+                now = c.passages.moment(owner(), forge.project("shop").id)
+            try:
+                reader = forge._parts.indexes(now).keywords.pin()
+            except IndexLost:  # it was not built yet
+                return False
+            try:
+                return bool(reader.holding([word])[word])
+            finally:
+                reader.release()
+
+    def ready(self, name: str) -> tuple[Serving, httpx.Client]:
+        serving = self.serve(name)
+        client = self._stack.enter_context(httpx.Client(base_url=serving.address, timeout=30))
+        until(lambda: client.get("/readyz").status_code == 200)
+        return serving, client
+
+
+@pytest.fixture
+def machines(tmp_path: Path, database: str) -> Iterator[Machines]:
+    (tmp_path / "blobs").mkdir()
+    with ExitStack() as stack:
+        for name in ("a", "b"):
+            Ragforge.open(load(tmp_path / name), create=True).close()
+        yield Machines(tmp_path, database, stack)
+
+
+def upload(client: httpx.Client, name: str, text: str) -> None:
+    answer = client.post("/v1/projects/shop/files", params={"wait": 30}, files={"file": (name, text.encode())})
+    assert answer.status_code == 200, answer.text
+
+
+def found(client: httpx.Client, question: str) -> list[str]:
+    answer = client.post("/v1/projects/shop/search", json={"question": question})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["degraded"] == []
+    return [passage["document"] for passage in answer.json()["passages"]]
+
+
+def page(number: int) -> tuple[str, str]:
+    return f"page{number}.md", prose(number)
+
+
+def is_found(client: httpx.Client, number: int) -> bool:
+    return f"page{number}.md" in found(client, prose(number, 3))
+
+
+def is_current(client: httpx.Client, workspace: Path) -> bool:
+    """Whether the indexes in this folder hold all there is."""
+    nodes = {node["id"]: node for node in client.get("/v1/nodes").json()["items"]}
+    return bool(nodes[identity(workspace)]["behind"] == 0)
+
+
+@pytest.mark.alone
+def test_O5_what_one_node_acknowledged_is_found_on_the_other_and_a_stopped_one_catches_up(machines: Machines) -> None:
+    _, a = machines.ready("a")
+    second, b = machines.ready("b")
+    assert a.post("/v1/projects", json={"name": "shop"}).status_code in (200, 201)
+    found(b, "before there is anything")  # its model is loaded after this
+    waited: list[float] = []
+    for number in range(5):
+        upload(a, *page(number))
+        waited.append(until(partial(is_found, b, number), 10.0))
+    record("two_nodes", files=len(waited), slowest_seconds=round(max(waited), 3))
+    assert max(waited) < count(5, 1), "beside other tests it takes longer"
+
+    second.stop(signal.SIGKILL)
+    for number in range(5, 10):
+        upload(a, *page(number))
+    assert a.delete("/v1/projects/shop/files/page0.md").status_code in (200, 204)
+    _, b = machines.ready("b")
+    assert is_found(b, 7) and not is_found(b, 0)
+    assert sorted(a.get("/v1/projects/shop/files").json()["items"], key=lambda f: f["name"]) == sorted(
+        b.get("/v1/projects/shop/files").json()["items"], key=lambda f: f["name"]
+    )
+
+
+def test_O5_a_node_that_starts_says_when_its_indexes_are_there(
+    machines: Machines, database: str, tmp_path: Path
+) -> None:
+    fill(tmp_path / "docs", 40)
+    with open_forge(tmp_path / "a", store__database_url=database) as forge:
+        forge.add(tmp_path / "docs", project="p")
+    serving = machines.serve("b", RAGFORGE_INDEX__VECTORS="snapshot")
+    with httpx.Client(base_url=serving.address, timeout=30) as client:
+        until(lambda: client.get("/readyz").status_code == 200)
+        assert client.get("/readyz").json()["parts"]["own indexes"] == {"ok": True, "why": ""}
+    assert list((tmp_path / "b" / "indexes").glob("*/1/*")), "it has built them for itself"
+
+
+def test_O5_what_is_removed_on_one_node_leaves_the_files_of_the_other(machines: Machines, tmp_path: Path) -> None:
+    _, a = machines.ready("a")
+    _, b = machines.ready("b")
+    a.post("/v1/projects", json={"name": "shop"})
+    upload(a, "secret.md", "# Secret\n\nThe quokkazebu lives in the cellar.\n")
+    upload(a, "other.md", "# Other\n\nNothing to see here but chairs.\n")
+    until(lambda: machines.holds("b", "quokkazebu"))
+    until(lambda: is_current(b, machines.workspace("b")))
+    assert "secret.md" in found(b, "quokkazebu cellar")
+    assert a.delete("/v1/projects/shop/files/secret.md").status_code in (200, 204)
+    assert "secret.md" not in found(b, "quokkazebu cellar")
+    until(lambda: not machines.holds("b", "quokkazebu"))
+    until(lambda: not places_of(b"quokkazebu", machines.workspace("b")))
