@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 export RAGFORGE_MODELS := $(CURDIR)/.cache/models
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo ui test check screenshots bench bench-peers bench-search bench-answers bench-lessons bench-discovery prove docs setup models clean
+.PHONY: demo ui test test-stacks check screenshots bench bench-peers bench-search bench-answers bench-lessons bench-discovery prove docs setup models clean
 
 ## a sample project: built, listed, searched, asked
 demo: models
@@ -34,6 +34,10 @@ ui: models
 ## every test that needs no outside server, after lint, types and import contracts
 test: check models
 	$(BIN)/pytest -n 2 --dist worksteal
+
+## the acceptance tests of ingestion, retrieval, answers and lessons, with Postgres as the catalog and as the indexes
+test-stacks: models
+	$(BIN)/python -m tests.stacks
 
 ## format, lint, types, import contracts
 check: setup

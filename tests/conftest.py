@@ -1,4 +1,4 @@
-"""What every test shares: a closed network, and for those that need it one Postgres and the weights of a model."""
+"""What every test shares: a closed network, and for those that need it one Postgres, one S3 and a model's weights."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from hypothesis import settings
 
 from ragforge.adapters import weights
 from ragforge.testing.postgres import TemporaryPostgres
+from ragforge.testing.s3 import TemporaryS3
+from tests import schemas
 from tests.proof import count
 
 pytest.register_assert_rewrite("ragforge.testing.contracts")
@@ -53,7 +55,18 @@ settings.register_profile("counted", max_examples=count(40, 100))
 settings.load_profile("counted")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "embedded(reason, part): holds where the part, catalog or indexes, is local files, nowhere else"
+    )
+    if os.environ.get("RAGFORGE_TEST_STACK"):
+        from tests import stacks
+
+        config.pluginmanager.register(stacks)
+    _hear_ctrl_c()
+
+
+def _hear_ctrl_c() -> None:
     """A shell lets what it starts in the background ignore Ctrl-C, and all children of that would ignore it too: the
     tests of Ctrl-C would wait for nothing."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -64,6 +77,12 @@ def pytest_collection_finish() -> None:
     """Thousands of tests are a large heap, and each full collection of it would stop every thread for a second."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _new_catalogs() -> Iterator[None]:
+    with schemas.replayed():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -83,6 +102,20 @@ def swift_path(memory_folder: Path | None) -> Iterator[Path]:
 def postgres() -> Iterator[TemporaryPostgres]:
     with TemporaryPostgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[TemporaryS3]:
+    with TemporaryS3() as server:
+        yield server
+
+
+@pytest.fixture
+def s3(s3_server: TemporaryS3, monkeypatch: pytest.MonkeyPatch) -> TemporaryS3:
+    """A server that lets this process in."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_server
 
 
 @pytest.fixture(scope="session")

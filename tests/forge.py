@@ -18,6 +18,7 @@ from ragforge.operate.access import owner
 from ragforge.ports import Embedder
 from ragforge.settings import load
 from ragforge.testing.hashing import HashingEmbedder
+from tests.catalogs import tables_with
 
 SMALL = Strategy(leaf_min=20, leaf_max=40, section_min=5, parent_min=60, parent_max=120)
 """Many chunks from little text."""
@@ -76,11 +77,11 @@ def faults(forge: Ragforge) -> list[Finding]:
 
 
 def places_of(needle: bytes, folder: Path) -> list[str]:
-    """The files below a folder that hold these bytes."""
+    """The files below a folder that hold these bytes, and the tables if it is a workspace with a database."""
     found = []
     for base, _, names in os.walk(folder):
         found += [name for name in names if needle in Path(base, name).read_bytes()]
-    return sorted(found)
+    return sorted(found) + tables_with(needle, folder)
 
 
 def set_aside(forge: Ragforge, job: Job) -> Job:

@@ -6,7 +6,9 @@ import json
 import os
 from pathlib import Path
 
-PROVING = os.environ.get("RAGFORGE_PROVE") == "1"
+PROVE, PROOF = "RAGFORGE_PROVE", "RAGFORGE_PROOF"
+"""Variables: whether the counts are full, and the folder for figures."""
+PROVING = os.environ.get(PROVE) == "1"
 
 
 def count(usual: int, proof: int) -> int:
@@ -16,6 +18,6 @@ def count(usual: int, proof: int) -> int:
 
 def record(name: str, **figures: object) -> None:
     """Leave figures for docs/proof.json."""
-    folder = os.environ.get("RAGFORGE_PROOF")
+    folder = os.environ.get(PROOF)
     if folder:
         (Path(folder) / f"{name}.json").write_text(json.dumps(figures))

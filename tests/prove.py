@@ -1,6 +1,7 @@
 """`make prove`: the tests with their full counts, and docs/proof.json with date, machine and figures.
 
-Those that are about seconds run first and alone: beside another test they would time that one.
+Those that are about seconds run first and alone: beside another test they would time that one. Last come the acceptance
+tests on the other stacks, with their usual counts, unless arguments choose some tests.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
+
+from tests import stacks
+from tests.proof import PROOF, PROVE
 
 ROOT = Path(__file__).parents[1]
 _NONE_CHOSEN = 5
@@ -32,11 +36,13 @@ def machine() -> dict[str, object]:
 def main() -> int:
     began = datetime.now(UTC)
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "RAGFORGE_PROVE": "1", "RAGFORGE_PROOF": folder}
+        environment = {**os.environ, PROVE: "1", PROOF: folder}
         pytest = [sys.executable, "-m", "pytest", "--timeout", "3600", *sys.argv[1:]]
         runs = (["-m", "alone"], ["-m", "not alone", "-n", "2", "--dist", "worksteal"])
         codes = [subprocess.run([*pytest, *run], cwd=ROOT, env=environment, check=False).returncode for run in runs]
         figures = {path.stem: json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))}
+    on_stacks = {} if sys.argv[1:] else stacks.run(stacks.EVERYTHING)
+    codes += [each.code for each in on_stacks.values()]
     passed = 0 in codes and set(codes) <= {0, _NONE_CHOSEN}
     proof = {
         "date": began.strftime("%Y-%m-%d"),
@@ -44,6 +50,7 @@ def main() -> int:
         "minutes": round((datetime.now(UTC) - began).total_seconds() / 60, 1),
         "machine": machine(),
         "figures": figures,
+        "stacks": {name: {"passed": each.code == 0, "minutes": each.minutes} for name, each in on_stacks.items()},
     }
     (ROOT / "docs" / "proof.json").write_text(json.dumps(proof, indent=2) + "\n")
     return 0 if passed else 1

@@ -151,6 +151,7 @@ def test_I15_a_removed_interview_and_a_turn_taken_back_leave_no_trace(swift_path
         assert faults(forge) == []
 
 
+@pytest.mark.embedded("SQLite's write-ahead log keeps what a reader may still ask for", part="catalog")
 def test_I15_pending_while_another_process_reads_and_finished_by_check(swift_path: Path) -> None:
     path = secret(swift_path)
     workspace = swift_path / "workspace"
@@ -198,6 +199,7 @@ def test_I15_what_a_kill_left_is_gone_too(swift_path: Path, monkeypatch: pytest.
         assert places_of(CANARY.encode(), workspace) == []
 
 
+@pytest.mark.alone
 def test_I15_removing_many_is_quick(swift_path: Path) -> None:
     docs = swift_path / "docs"
     docs.mkdir()

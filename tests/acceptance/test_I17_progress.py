@@ -59,7 +59,7 @@ def test_I17_others_see_the_job_and_can_cancel_it(swift_path: Path) -> None:
         thread = threading.Thread(target=add)
         thread.start()
         job = None
-        while job is None or job.progress is None:
+        while job is None or job.progress is None or not job.progress.done:
             running = [known for known in other.jobs(project="p") if known.state is JobState.RUNNING]
             job = running[0] if running else None
             assert thread.is_alive()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.catalogs import change
 from tests.shell import Shell, bare_environment
 
 PROBLEM = "Returning an order from an async route fails because its items are loaded lazily"
@@ -37,12 +37,6 @@ class Desk(Shell):
         """In a process of its own, as every command of a user: with it go its hands on the indexes."""
         command = [sys.executable, "-m", "ragforge.interfaces.cli.main", "-w", str(self.workspace), *arguments]
         subprocess.run(command, capture_output=True, check=True, timeout=60)
-
-    def change(self, statement: str, *values: object) -> None:
-        """In the catalog itself, as time would."""
-        with sqlite3.connect(self.workspace / "catalog.db") as catalog:
-            catalog.execute(statement, values)
-        catalog.close()
 
 
 @pytest.fixture
@@ -351,8 +345,8 @@ def test_K8_what_is_a_year_old_goes_unless_the_clock_jumped(desk: Desk) -> None:
     desk.fail()
     desk.apart("learn", "checkpoint")
     assert "Nothing to remove" in desk.run("learn", "prune").stderr
-    desk.change("UPDATE knowledge_staging SET embedded_at = embedded_at - ?", 366 * DAY)
-    desk.change("UPDATE knowledge_clock SET seen_at = seen_at - ?", 3 * DAY)
+    change(desk.workspace, "UPDATE knowledge_staging SET embedded_at = embedded_at - :past", past=366 * DAY)
+    change(desk.workspace, "UPDATE knowledge_clock SET seen_at = seen_at - :past", past=3 * DAY)
     paused = desk.run("learn", "prune")
     assert "Nothing removed: the clock is" in paused.stderr
     assert f"ragforge learn prune -w {desk.workspace} --trust-clock" in paused.stderr
@@ -380,7 +374,7 @@ def test_K8_removing_asks_and_leaves_nothing(desk: Desk) -> None:
 def test_K8_a_beginning_that_could_be_several_is_no_id(desk: Desk) -> None:
     desk.fail()
     desk.fail(REFRESH)
-    desk.change("UPDATE knowledge_staging SET id = 'abc' || substr(id, 4)")
+    change(desk.workspace, "UPDATE knowledge_staging SET id = 'abc' || substr(id, 4)")
     assert "'abc' could be 2 of them" in desk.run("learn", "show", "abc", code=2).stderr
     assert "no pattern or staged lesson ''" in desk.run("learn", "show", "", code=5).stderr
 

@@ -6,7 +6,6 @@ import dataclasses
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +29,7 @@ from ragforge.domain.prompts import Source
 from ragforge.domain.records import ProjectTextKind
 from ragforge.testing.model_server import FALSE_MARKERS, OBEYS, ModelServer, obedient
 from tests.alive import alive
+from tests.catalogs import rows_of
 from tests.forge import open_forge
 from tests.injections import HOSTS, injected
 from tests.proof import PROVING, count, record
@@ -152,13 +152,10 @@ def check_citations(answer: Answer, forge: Ragforge) -> int:
 
 def rows(forge: Ragforge) -> dict[str, list[tuple[object, ...]]]:
     """Everything the catalog holds, but for what a question leaves behind."""
-    import pysqlite3.dbapi2 as sqlite  # the catalog's own: two libraries in one process do not see each other's locks
-
-    with closing(sqlite.connect(forge.workspace / "catalog.db")) as database:
-        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        kept = sorted(set(tables) - LEFT_BY_A_QUESTION)
-        assert {"documents", "projects", "chunks", "project_texts", "rollups", "artifacts"} <= set(kept)
-        return {name: sorted(database.execute(f"SELECT * FROM {name}"), key=repr) for name in kept}
+    held = rows_of(forge.workspace)
+    kept = sorted(set(held) - LEFT_BY_A_QUESTION)
+    assert {"documents", "projects", "chunks", "project_texts", "rollups", "artifacts"} <= set(kept)
+    return {name: sorted(held[name], key=repr) for name in kept}
 
 
 def test_Q2_no_document_makes_an_obedient_model_harm_anybody(forge: Ragforge, server: ModelServer) -> None:

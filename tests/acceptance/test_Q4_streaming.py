@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ragforge.testing.model_server import ModelServer
+from tests.catalogs import copy_workspace
 from tests.shell import Shell, bare_environment, fill_workspace
 
 QUESTION = "How long can a chair be returned?"
@@ -48,7 +48,7 @@ def shell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Shell:
     bare_environment(monkeypatch, tmp_path)
-    shutil.copytree(filled, swift_path / "workspace")
+    copy_workspace(filled, swift_path / "workspace")
     return Shell(swift_path / "workspace", capsys, *to(server))
 
 

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from ragforge.adapters.keywords.tantivy import TantivyIndex, TantivyReader
-from ragforge.domain.retrieval import Allowed, KeywordRows
-from ragforge.retrieve.words import FINGERPRINT, LANGUAGE_MARKS, index_terms, languages_in, query_words
+from ragforge.build import Parts
+from ragforge.domain.retrieval import Allowed, KeywordRows, Moment
+from ragforge.ports import KeywordReader
+from ragforge.retrieve.words import LANGUAGE_MARKS, index_terms, languages_in, query_words
+from ragforge.settings import load
 from tests.proof import count, record
 
 PASSAGES = [
@@ -35,18 +37,19 @@ PASSAGES = [
 
 
 @pytest.fixture(scope="module")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TantivyReader]:
-    index = TantivyIndex(tmp_path_factory.mktemp("words") / "index", FINGERPRINT)
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KeywordReader]:
+    parts = Parts(load(tmp_path_factory.mktemp("words")))
+    index = parts.indexes(Moment("p", "p", 1, 1, 1, "chunker", "embedder", 64, 0.5, None, 1, 0)).keywords
     numbers = np.arange(len(PASSAGES), dtype=np.int64)
     with index.writing(blocking=True):
         index.rebuild([KeywordRows(numbers, numbers, tuple(map(index_terms, PASSAGES)))], 1)
     reader = index.pin()
     yield reader
     reader.release()
-    index.close()
+    parts.close()
 
 
-def found(reader: TantivyReader, question: str, k: int = 10) -> list[int]:
+def found(reader: KeywordReader, question: str, k: int = 10) -> list[int]:
     """Places of the passages, once it is sure that each holds a word and scores above zero."""
     words = query_words(question, languages_in(reader.holding(LANGUAGE_MARKS)))
     result = reader.search(words, k, Allowed())
@@ -87,7 +90,7 @@ def found(reader: TantivyReader, question: str, k: int = 10) -> list[int]:
         ("🚀", "Ready"),
     ],
 )
-def test_R1_the_passage_that_is_meant_comes_first(reader: TantivyReader, question: str, beginning: str) -> None:
+def test_R1_the_passage_that_is_meant_comes_first(reader: KeywordReader, question: str, beginning: str) -> None:
     places = found(reader, question)
     assert places
     assert PASSAGES[places[0]].startswith(beginning)
@@ -102,20 +105,20 @@ def test_R1_the_passage_that_is_meant_comes_first(reader: TantivyReader, questio
         ("'; DROP TABLE words; --", "drop table words"), ("\\launch\\", "launch"), ("words:launch", "words launch"),
     ],
 )  # fmt: skip
-def test_R1_the_syntax_of_search_engines_is_plain_words(reader: TantivyReader, question: str, plain: str) -> None:
+def test_R1_the_syntax_of_search_engines_is_plain_words(reader: KeywordReader, question: str, plain: str) -> None:
     assert sorted(found(reader, question, 100)) == sorted(found(reader, plain, 100))
 
 
 @pytest.mark.parametrize("question", ["", " ", "\x00", "\u200b", "...", "zzzzunheard"])
-def test_R1_nothing_asked_nothing_found(reader: TantivyReader, question: str) -> None:
+def test_R1_nothing_asked_nothing_found(reader: KeywordReader, question: str) -> None:
     assert found(reader, question) == []
 
 
-def test_R1_only_small_words_are_words_too(reader: TantivyReader) -> None:
+def test_R1_only_small_words_are_words_too(reader: KeywordReader) -> None:
     assert found(reader, "to be or not to be, that is it")
 
 
-def test_R1_any_text_is_safe(reader: TantivyReader) -> None:
+def test_R1_any_text_is_safe(reader: KeywordReader) -> None:
     chance = random.Random(4)
     pieces = [piece for passage in PASSAGES for piece in passage.split()]
     syntax = ['"', "*", " AND ", " OR ", " NOT ", "NEAR", "text:", "{", "}", "^", "~2", "[* TO *]", "(", ")", "\\", "'"]
@@ -135,7 +138,7 @@ def test_R1_any_text_is_safe(reader: TantivyReader) -> None:
     record("keywords_any_text", strings=number, errors=0, zero_scores=0)
 
 
-def test_R1_a_huge_text_is_safe(reader: TantivyReader) -> None:
+def test_R1_a_huge_text_is_safe(reader: KeywordReader) -> None:
     for text in (" ".join(PASSAGES) * 60, "desk " * 20_000, "漢字" * 50_000, "\ud800" * 100_000, "🚀" * 100_000):
         found(reader, text[:100_000])
     assert found(reader, "filler " * 9_000 + "desk")

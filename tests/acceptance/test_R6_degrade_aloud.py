@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from ragforge.domain.tokens import Vector
 from ragforge.errors import ProviderError
 from ragforge.testing.hashing import HashingEmbedder
 from tests.forge import faults, fill, open_forge
+from tests.indexes import lose, lose_all
 
 
 class Failing(HashingEmbedder):
@@ -41,11 +41,6 @@ def forge(swift_path: Path, embedder: Failing) -> Iterator[Ragforge]:
         yield forge
 
 
-def index_folder(forge: Ragforge, name: str) -> Path:
-    (folder,) = forge.workspace.glob(f"indexes/*/*/{name}")
-    return folder
-
-
 def test_R6_embedder_down_means_words_alone(forge: Ragforge, embedder: Failing) -> None:
     embedder.down = True
     found = forge.search("Page 7", project="p")
@@ -56,12 +51,10 @@ def test_R6_embedder_down_means_words_alone(forge: Ragforge, embedder: Failing) 
     assert forge.search("Page 7", project="p").degraded == (), "what was degraded is not kept"
 
 
-@pytest.mark.parametrize(
-    ("name", "part", "left"), [("keywords", "keywords", "vectors"), ("vectors", "vectors", "keywords")]
-)
-def test_R6_an_index_that_is_gone_is_said_and_built_anew(forge: Ragforge, name: str, part: str, left: str) -> None:
+@pytest.mark.parametrize(("part", "left"), [("keywords", "vectors"), ("vectors", "keywords")])
+def test_R6_an_index_that_is_gone_is_said_and_built_anew(forge: Ragforge, part: str, left: str) -> None:
     whole = forge.search("Page 7", project="p", fresh=True)
-    shutil.rmtree(index_folder(forge, name))
+    lose(forge, part)
     found = forge.search("Page 7", project="p", fresh=True)
     (missing,) = found.degraded
     assert missing.part == part and "being built anew" in missing.message
@@ -76,7 +69,7 @@ def test_R6_an_index_that_is_gone_is_said_and_built_anew(forge: Ragforge, name: 
 def test_R6_without_the_one_engine_that_counts_the_other_answers(
     forge: Ragforge, gone: str, alpha: float, left: str
 ) -> None:
-    shutil.rmtree(index_folder(forge, gone))
+    lose(forge, gone)
     found = forge.search("Page 7", project="p", tuning=Tuning(alpha=alpha), fresh=True)
     assert found.passages and {part for passage in found.passages for part in passage.ranks} == {left}
     assert [missing.part for missing in found.degraded] == [gone]
@@ -90,7 +83,7 @@ def test_R6_embedder_down_and_no_words_wanted_means_words_all_the_same(forge: Ra
 
 def test_R6_with_no_index_left_both_are_built_before_the_answer(forge: Ragforge) -> None:
     whole = forge.search("Page 7", project="p", fresh=True)
-    shutil.rmtree(forge.workspace / "indexes")
+    lose_all(forge)
     found = forge.search("Page 7", project="p", fresh=True)
     assert found.degraded == () and found.passages == whole.passages
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from ragforge import Ragforge
 from ragforge.domain.library import Finding
 from tests.forge import WatchedEmbedder, faults, fill, open_forge, prose
+from tests.indexes import PARTS, keep, lose_all
 from tests.proof import count, record
 
 QUESTIONS = [f"word{number} word{number * 7 % 10_000} page {number % 40}" for number in range(30)]
@@ -34,7 +34,7 @@ def test_R8_rebuild_gives_the_same_answers_without_the_model(swift_path: Path) -
         stages = [event.stage for event in forge.rebuilding(project="p")]
         assert stages[0] == "rebuilding keyword index" and embedder.calls == calls
         assert tops(forge) == before
-        shutil.rmtree(swift_path / "workspace" / "indexes")
+        lose_all(forge)
         assert tops(forge) == before and embedder.calls == calls
         assert faults(forge) == []
 
@@ -55,18 +55,15 @@ def test_R8_after_churn_a_rebuilt_index_agrees(swift_path: Path) -> None:
     record("churn", overlap=round(same / total, 4))
 
 
-@pytest.mark.parametrize("name", ["keywords", "vectors"])
+@pytest.mark.parametrize("name", PARTS)
 def test_R8_check_finds_rows_that_differ_and_mends_them(swift_path: Path, name: str) -> None:
     fill(swift_path / "docs", 10)
     with open_forge(swift_path / "workspace") as forge:
         forge.add(swift_path / "docs", project="p")
-        saved = swift_path / "saved"
-        (folder,) = forge.workspace.glob(f"indexes/*/*/{name}")
-        shutil.copytree(folder, saved)
+        put_back = keep(forge, name, swift_path / "saved")
         forge.add(fill(swift_path / "more", 14)[10:], project="p")
         list(forge.removing(["file0000.md"], project="p"))
-        shutil.rmtree(folder)
-        shutil.copytree(saved, folder)  # an older state: behind what was pruned
+        put_back()  # an older state: behind what was pruned
         found = [finding for finding in index_findings(forge) if not finding.ok]
         assert found == [] or found[0].hint
         assert all(f.ok or f.repaired for f in index_findings(forge, repair=True))
@@ -94,6 +91,7 @@ def mutate(path: Path, how: random.Random) -> str:
     return kind
 
 
+@pytest.mark.embedded("damages the files of local indexes, byte by byte", part="indexes")
 def test_R8_corrupted_files_are_noticed_said_and_healed(swift_path: Path) -> None:
     """The process lives, says what is missing, never shows a wrong passage, and is whole again."""
     how = random.Random(8)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -17,6 +18,7 @@ from ragforge.errors import Unreachable
 from ragforge.testing.postgres import TemporaryPostgres
 from tests.forge import WatchedEmbedder, faults, fill, open_forge
 from tests.proof import count, record
+from tests.qdrant_rest import RestQdrant, rest_qdrant
 
 
 @pytest.fixture
@@ -102,3 +104,55 @@ def test_a_server_that_stays_away_is_said_with_the_next_step(server: TemporaryPo
         assert time.monotonic() - began < 5 and "database_url" in told.value.hint
         server.start()
         assert forge.search("Page 1", project="p").passages, "it comes back by itself"
+
+
+class Away(Protocol):
+    """A server that keeps vectors."""
+
+    def stop(self) -> None: ...
+    def start(self) -> None: ...
+
+
+def answers_by_words_until_it_is_back(workspace: Path, server: Away, **settings: object) -> None:
+    files = fill(workspace.parent / "docs", 6)
+    with open_forge(workspace, **settings) as forge:
+        forge.add(files[:4], project="p")
+        assert forge.search("Page 1", project="p").degraded == ()
+        server.stop()
+        found = forge.search("Page 2", project="p")
+        assert found.passages[0].name == "file0002.md" and [each.part for each in found.degraded] == ["vectors"]
+        assert "searched by words alone" in found.degraded[0].message and found.degraded[0].hint
+        report = forge.add(files[4:], project="p")
+        assert [result.outcome for result in report.files] == [Outcome.READY] * 2, "files are taken in all the same"
+        assert any("could not follow yet" in notice for notice in forge.notices)
+        assert forge.search("Page 5", project="p").passages[0].name == "file0005.md"
+        server.start()
+        deadline = time.monotonic() + 60
+        while (found := forge.search("Page 5", project="p")).degraded:
+            assert time.monotonic() < deadline, found.degraded
+            time.sleep(0.1)
+        assert "vectors" in found.passages[0].ranks and faults(forge) == []
+
+
+def test_pgvector_is_away(server: TemporaryPostgres, tmp_path: Path) -> None:
+    settings = {"index__vectors": "pgvector", "index__database_url": server.create()}
+    answers_by_words_until_it_is_back(tmp_path / "workspace", server, **settings)
+
+
+class Overloaded:
+    """A Qdrant that answers 503 to everything for a while."""
+
+    def __init__(self, qdrant: RestQdrant) -> None:
+        self._qdrant = qdrant
+
+    def stop(self) -> None:
+        self._qdrant.fail(503, times=1_000_000)
+
+    def start(self) -> None:
+        self._qdrant.failures.clear()
+
+
+def test_qdrant_is_away(tmp_path: Path) -> None:
+    with rest_qdrant() as qdrant:
+        settings = {"index__vectors": "qdrant", "index__url": qdrant.url}
+        answers_by_words_until_it_is_back(tmp_path / "workspace", Overloaded(qdrant), **settings)

@@ -27,6 +27,12 @@ from ragforge.operate.access import owner
 from ragforge.testing.postgres import TemporaryPostgres
 from ragforge.testing.records import artifact, entry, turn
 from ragforge.testing.shelf import Shelf
+from tests import schemas
+
+
+@pytest.fixture(autouse=True)
+def _migrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Database, "_migrate", schemas.migrate)  # here every schema is made by Alembic
 
 
 def now() -> dt.datetime:

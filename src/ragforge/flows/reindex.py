@@ -18,6 +18,7 @@ from ragforge.domain.documents import Split
 from ragforge.domain.library import Generation, Progress, Project, StoredText
 from ragforge.domain.strategy import Strategy
 from ragforge.domain.tokens import Passage
+from ragforge.errors import Outdated
 from ragforge.failpoints import failpoint
 from ragforge.flows.follow import Follow
 from ragforge.flows.recollect import recollect, unembedded
@@ -152,13 +153,20 @@ class Reindex:
             yield len(distinct)
 
     def _swap(self, scope: Scope, project: Project, target: Generation) -> bool:
-        """Swap if nothing was added meanwhile; the writer's lock keeps it so until the commit."""
-        with self.catalog.write() as c:
-            if c.documents.unsplit(scope, project.id, target, 1) or c.embeddings.pending(scope, project.id, target, 1):
-                return False
-            if any(unembedded(c, scope, project.id, target.embedder_fingerprint)):
-                return False
-            failpoint("reindex.swapping")
-            c.projects.swap(scope, project.id)
+        """Swap if nothing was added meanwhile; on Postgres that may happen even between the look and the lock."""
+        try:
+            with self.catalog.write() as c:
+                unsplit = c.documents.unsplit(scope, project.id, target, 1)
+                if unsplit or c.embeddings.pending(scope, project.id, target, 1):
+                    return False
+                if any(unembedded(c, scope, project.id, target.embedder_fingerprint)):
+                    return False
+                failpoint("reindex.swapping")
+                c.projects.swap(scope, project.id)
+        except Outdated:
+            with self.catalog.read() as c:
+                if c.projects.building(scope, project.id) != target:
+                    raise
+            return False
         failpoint("reindex.swapped")
         return True
