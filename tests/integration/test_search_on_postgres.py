@@ -5,8 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from ragforge.domain.access import Clearance
 from ragforge.domain.retrieval import Filters
+from ragforge.domain.strategy import Strategy
 from ragforge.testing.postgres import TemporaryPostgres
 from tests.forge import faults, fill, open_forge, prose
 
@@ -31,4 +34,31 @@ def test_words_and_meaning_filters_changes_and_removal(swift_path: Path, postgre
         shutil.rmtree(swift_path / "workspace" / "indexes")
         assert forge.search("Page 3", project="p").passages[0].name == "file0003.md"
         assert faults(forge) == []
+    postgres.drop(url)
+
+
+def test_a_file_that_comes_at_the_last_moment_of_a_reindex_is_taken_along(
+    swift_path: Path, postgres: TemporaryPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine adds it between the last look and the swap."""
+    url, docs, came = postgres.create(), swift_path / "docs", []
+    fill(docs, 3)
+    finer = Strategy(leaf_min=10, leaf_max=30, section_min=5, parent_min=40, parent_max=80)
+    with (
+        open_forge(swift_path / "one", store__database_url=url) as forge,
+        open_forge(swift_path / "other", store__database_url=url) as other,
+    ):
+        forge.add(docs, project="p")
+
+        def failpoint(name: str) -> None:
+            if name == "reindex.swapping" and not came:
+                came.append(name)
+                (docs / "late.md").write_text(prose(77))
+                other.add(docs / "late.md", project="p")
+
+        monkeypatch.setattr("ragforge.flows.reindex.failpoint", failpoint)
+        list(forge.reindexing(project="p", strategy=finer))
+        assert came and forge.project("p").strategy == finer
+        assert len(forge.documents(project="p")) == 4
+        assert forge.search("Page 77", project="p").passages[0].name == "late.md"
     postgres.drop(url)
