@@ -41,7 +41,8 @@ def test_a_file_that_comes_at_the_last_moment_of_a_reindex_is_taken_along(
     swift_path: Path, postgres: TemporaryPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another machine adds it between the last look and the swap."""
-    url, docs, came = postgres.create(), swift_path / "docs", []
+    url, docs = postgres.create(), swift_path / "docs"
+    came: list[str] = []
     fill(docs, 3)
     finer = Strategy(leaf_min=10, leaf_max=30, section_min=5, parent_min=40, parent_max=80)
     with (
