@@ -136,8 +136,9 @@ class Follow:
         return True
 
     def is_unbuilt(self, now: Moment) -> bool:
-        """Whether this machine has yet to build one of its indexes for the first time: that is no loss to speak of."""
-        return any(self._told(lane, now)[1] < 0 for lane in self._lanes(now))
+        """Whether this machine has yet to build an index of a small project that others made: no loss to speak of."""
+        is_small = bool(self._node) and now.seq - now.forgotten < STEP
+        return is_small and any(self._told(lane, now)[1] < 0 for lane in self._lanes(now))
 
     def news(self, project: str) -> list[str]:
         """What became of damaged indexes, each told once."""
