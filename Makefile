@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 export RAGFORGE_MODELS := $(CURDIR)/.cache/models
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo ui test test-stacks check screenshots bench bench-peers bench-search bench-answers bench-lessons bench-discovery prove docs setup models clean
+.PHONY: demo ui test test-stacks check screenshots bench bench-peers bench-search bench-answers bench-lessons bench-discovery bench-scale prove docs setup models clean
 
 ## a sample project: built, listed, searched, asked
 demo: models
@@ -51,13 +51,14 @@ bench: models
 	$(BIN)/python -m bench.ingest $(if $(DOCS),--docs $(DOCS))
 	$(BIN)/python -m bench.files $(if $(FILES),--files $(FILES))
 
-## the frameworks that `bench` and `bench-search` compare with, each in an environment of its own
+## the frameworks that `bench`, `bench-search` and `bench-scale` compare with, each in an environment of its own
 bench-peers:
 	$(PYTHON) -m venv .cache/peers/llamaindex && .cache/peers/llamaindex/bin/pip install -q llama-index-core llama-index-readers-file llama-index-retrievers-bm25
 	$(PYTHON) -m venv .cache/peers/langchain && .cache/peers/langchain/bin/pip install -q langchain-community langchain-classic langchain-text-splitters langchain-chroma rank_bm25
 	$(PYTHON) -m venv .cache/peers/haystack && .cache/peers/haystack/bin/pip install -q haystack-ai
 	$(PYTHON) -m venv .cache/peers/txtai && .cache/peers/txtai/bin/pip install -q txtai
 	$(PYTHON) -m venv .cache/peers/lancedb && .cache/peers/lancedb/bin/pip install -q lancedb
+	$(PYTHON) -m venv .cache/peers/procrastinate && .cache/peers/procrastinate/bin/pip install -q procrastinate "psycopg[binary]"
 
 ## retrieval measured side by side, and the tables of docs/benchmarks.md: PARTS is some of quality, speed, large,
 ## million, minilm, failures
@@ -76,6 +77,11 @@ bench-lessons: models
 ## interviews without a model measured, and their tables of docs/benchmarks.md
 bench-discovery: models
 	$(BIN)/python -m bench.discovery
+
+## how it scales, and the tables of docs/explain/scale.md: PARTS is some of million, workers, nodes, queue, engines;
+## SMALL=1 only shows that it works
+bench-scale: models
+	$(BIN)/python -m bench.scale $(PARTS) $(if $(DATA),--data $(DATA)) $(if $(DOCS),--docs $(DOCS)) $(if $(SMALL),--small)
 
 ## the same tests with the full counts, and a record of the figures in docs/proof.json
 prove: check models

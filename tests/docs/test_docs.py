@@ -49,7 +49,7 @@ RUN = ("python", "console", "sh")
 """The languages of blocks that are run."""
 READ = ("toml", "json", "markdown", "text")
 """Those that are only looked at: settings, data, documents, and what cannot be run here."""
-NOTHING_TO_RUN = {"change-the-prompt", "container", "serve", "streams", "systemd", "web-page"}
+NOTHING_TO_RUN = {"change-the-prompt", "container", "serve", "several-machines", "streams", "systemd", "web-page"}
 """How-tos that show only what a test cannot do, or what other tests do."""
 
 _BLOCK = re.compile(
