@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragforge.domain.access import Clearance
+from ragforge.domain.library import Progress
 from ragforge.domain.retrieval import Filters
 from ragforge.domain.strategy import Strategy
 from ragforge.testing.postgres import TemporaryPostgres
@@ -62,4 +63,28 @@ def test_a_file_that_comes_at_the_last_moment_of_a_reindex_is_taken_along(
         assert came and forge.project("p").strategy == finer
         assert len(forge.documents(project="p")) == 4
         assert forge.search("Page 77", project="p").passages[0].name == "late.md"
+    postgres.drop(url)
+
+
+def test_a_machine_has_the_indexes_of_a_generation_that_another_builds(
+    swift_path: Path, postgres: TemporaryPostgres
+) -> None:
+    """So that the swap leaves it little to do."""
+    url, docs = postgres.create(), swift_path / "docs"
+    fill(docs, 20)
+    finer = Strategy(leaf_min=10, leaf_max=30, section_min=5, parent_min=40, parent_max=80)
+    with (
+        open_forge(swift_path / "one", store__database_url=url) as forge,
+        open_forge(swift_path / "other", store__database_url=url) as other,
+    ):
+        forge.add(docs, project="p")
+        neighbour = other.neighbour(serves=True)
+        assert neighbour is not None and other.search("Page 3", project="p").passages
+        building = forge.reindexing(project="p", strategy=finer)
+        next(event for event in building if isinstance(event, Progress) and event.stage == "indexing")
+        neighbour._catch_up()
+        assert len(list((swift_path / "other" / "indexes").glob("*/2/*/manifest.json"))) == 2
+        list(building)
+        found = other.search("Page 3", project="p")
+        assert found.degraded == () and found.passages[0].name == "file0003.md"
     postgres.drop(url)

@@ -133,6 +133,8 @@ class Follow:
         self.catch_up(project)
         if removed and self.serves:
             self.erase(project)
+        for building in self._generations(project)[1:]:  # so that little is left to do when it is swapped in
+            self.catch_up(project, building.generation)
         return True
 
     def is_unbuilt(self, now: Moment) -> bool:
