@@ -32,6 +32,7 @@ HEAD = "0014"
 _UPGRADE_LOCK = 0x7261676675706772
 """Of two processes that upgrade one Postgres database, the second waits and finds it done."""
 
+_AT_FIRST_SECONDS = 2.0
 _UPGRADE_TRIES = 30
 _IN_THE_WAY = ("40001", "40P01", "55P03")
 """What Postgres says when others have a lock that is needed: nothing was done, and the same again may work."""
@@ -60,6 +61,7 @@ class Database:
         self.path = path
         """The SQLite file; None on Postgres."""
         self._reach_seconds = reach_seconds
+        self._answered = False
         self._has_walls: bool | None = None
         """Whether row-level security holds for who we are on the server; None until we asked."""
         self._writer = threading.Lock()
@@ -151,7 +153,13 @@ class Database:
             connection.execute(sa.select(sa.func.set_config("ragforge.projects", projects, True)))
 
     def _connect(self) -> Connection:
-        return self.engine.connect() if self.is_sqlite else postgres.connected(self.engine, self._reach_seconds)
+        """A server that never answered is more likely misspelt than away: that is said soon."""
+        if self.is_sqlite:
+            return self.engine.connect()
+        patience = self._reach_seconds if self._answered else min(self._reach_seconds, _AT_FIRST_SECONDS)
+        connection = postgres.connected(self.engine, patience)
+        self._answered = True
+        return connection
 
     @contextlib.contextmanager
     def _one_per_thread(self) -> Iterator[None]:
