@@ -1440,6 +1440,7 @@ class Ragforge:
         first = jobs[0]
         if first.project is None:
             raise NotFound("the job belongs to no project")
+        self._flows.enqueue.require_here(jobs)
         with self._parts.catalog.read() as c:
             maker = c.jobs.maker(access.owner(), first.id)
             revoked = [job for job in jobs if access.is_revoked(c, maker, job)]

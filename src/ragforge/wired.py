@@ -68,7 +68,9 @@ class Flows:
     def enqueue(self) -> Enqueue:
         from ragforge.flows.enqueue import Enqueue
 
-        return Enqueue(self.parts.catalog, self.parts.inbox, self.bell, self.project_for, access.owner())
+        parts = self.parts
+        machine = "" if parts.blobs.shared else parts.node
+        return Enqueue(parts.catalog, parts.inbox, self.bell, self.project_for, access.owner(), machine)
 
     @once
     def ingest(self) -> Ingest:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from ragforge import Ragforge
+from ragforge.domain.library import JobState
 from ragforge.errors import IndexLost
 from ragforge.operate.access import owner
 from ragforge.operate.nodes import identity
@@ -165,3 +166,22 @@ def test_O5_what_is_removed_on_one_node_leaves_the_files_of_the_other(machines: 
     assert "secret.md" not in found(b, "quokkazebu cellar")
     until(lambda: not machines.holds("b", "quokkazebu"))
     until(lambda: not places_of(b"quokkazebu", machines.workspace("b")))
+
+
+def test_O5_a_file_that_only_its_machine_reaches_is_not_lost_to_another(tmp_path: Path, database: str) -> None:
+    """Nobody said where files are shared: a worker elsewhere leaves them to the machine that received them."""
+    fill(tmp_path / "docs", 1)
+    settings = {"store__database_url": database}
+    with open_forge(tmp_path / "a", **settings) as a, open_forge(tmp_path / "b", **settings) as b:
+        job = a.upload(tmp_path / "docs" / "file0000.md", project="p")
+        elsewhere = b.worker(1)
+        elsewhere.start()
+        until(lambda: "another machine" in b.job(job.id).error)
+        elsewhere.stop()
+        assert b.job(job.id).state is JobState.QUEUED and b.job(job.id).attempts == 0
+        worker = a.worker(1)
+        worker.start()
+        until(lambda: a.job(job.id).ended)
+        worker.stop()
+        assert a.job(job.id).state is JobState.DONE
+        assert b.search("Page 0", project="p").passages[0].name == "file0000.md"

@@ -14,7 +14,7 @@ from typing import Any
 
 from ragforge.domain.access import Scope
 from ragforge.domain.library import UPLOAD, Job, JobState, JobTerms, Labels, Project
-from ragforge.errors import Conflict, NotAllowed, NotFound
+from ragforge.errors import Busy, Conflict, NotAllowed, NotFound
 from ragforge.ingest.accept import upload_name
 from ragforge.operate.access import require_clearance
 from ragforge.operate.inbox import Inbox, Received
@@ -34,6 +34,8 @@ class Enqueue:
     bell: Bell
     project_for: Callable[[Scope, str], Project]
     system: Scope
+    machine: str = ""
+    """Whose inbox it is; empty if all machines reach it, or there is only one."""
 
     def __call__(
         self, scope: Scope, slug: str, kind: str, payloads: Sequence[Mapping[str, Any]], key: str
@@ -70,7 +72,7 @@ class Enqueue:
             if labels is not None and labels.confidentiality > scope.clearance:
                 raise NotAllowed("that is more confidential than your key reaches", hint="choose a lower one")
             inbox.sync([file.inbox for file in files])
-            jobs = self(scope, slug, UPLOAD, [_payload(file, labels) for file in files], key)
+            jobs = self(scope, slug, UPLOAD, [self._payload(file, labels) for file in files], key)
         except BaseException:
             for file in files:
                 inbox.remove(file.inbox)
@@ -79,6 +81,16 @@ class Enqueue:
             if job.payload["inbox"] != file.inbox:  # it was sent before
                 inbox.remove(file.inbox)
         return jobs
+
+    def require_here(self, jobs: Sequence[Job]) -> None:
+        """What another machine received, and keeps for itself, is for that one to take in: it is not lost."""
+        for job in jobs:
+            machine = job.payload.get("machine", self.machine)
+            if machine != self.machine and not self.inbox.path(job.payload["inbox"]).exists():
+                raise Busy(
+                    "the file waits on another machine, where it was received",
+                    hint="set store.blobs to what all machines reach, or let that one take files in",
+                )
 
     def ended(self, jobs: Sequence[Job]) -> None:
         """Without having been begun: what was received for them goes, and whoever waits for them is told."""
@@ -99,19 +111,19 @@ class Enqueue:
             return job.ended and job.state is not JobState.QUARANTINED
         return True
 
+    def _payload(self, file: Received, labels: Labels | None) -> dict[str, Any]:
+        return {
+            "inbox": file.inbox,
+            "name": upload_name(file.name),
+            "size": file.size,
+            "sha256": file.sha256,
+            "labels": said_of(labels),
+            **({"machine": self.machine} if self.machine else {}),
+        }
+
     def _needed(self) -> set[str]:
         with self.catalog.read() as c:
             return {job.payload["inbox"] for job in c.jobs.unfinished(self.system, UPLOAD)}
-
-
-def _payload(file: Received, labels: Labels | None) -> dict[str, Any]:
-    return {
-        "inbox": file.inbox,
-        "name": upload_name(file.name),
-        "size": file.size,
-        "sha256": file.sha256,
-        "labels": said_of(labels),
-    }
 
 
 def said_of(labels: Labels | None) -> dict[str, Any] | None:
@@ -134,5 +146,5 @@ def _lane(kind: str, payload: Mapping[str, Any]) -> str:
 
 def _digest(kind: str, project: str, payloads: Sequence[Mapping[str, Any]]) -> str:
     """Of all that was asked for; where its bytes wait is no part of it."""
-    asked = [{name: value for name, value in payload.items() if name != "inbox"} for payload in payloads]
+    asked = [{name: payload[name] for name in payload if name not in ("inbox", "machine")} for payload in payloads]
     return sha256(json.dumps([kind, project, asked], sort_keys=True).encode()).hexdigest()
