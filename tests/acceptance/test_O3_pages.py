@@ -136,6 +136,17 @@ def test_O3_controls_reach_the_question(forge: Ragforge) -> None:
         assert "❖ refund.py" in " ".join(said(tab))
 
 
+def test_O3_a_prompt_that_is_to_be_shown_is_not_sent_unseen_however_quick_one_asks(forge: Ragforge) -> None:
+    """The page was not drawn between the two."""
+    with pages(forge) as tab:
+        side(tab, "Control")
+        next(each for each in tab.toggle if each.label == "Show the prompt before sending").set_value(True)
+        tab.chat_input[0].set_value("How long may a chair be returned?")
+        run(tab)
+        assert forge.conversations(project="p") == [] and tab.session_state["rf_choices"].preview
+        assert any(each.label == "Send" for each in tab.button), [each.label for each in tab.button]
+
+
 def test_O3_turning_a_stage_off_and_on_again(forge: Ragforge) -> None:
     with pages(forge) as tab:
         side(tab, "Control")
