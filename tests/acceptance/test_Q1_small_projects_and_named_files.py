@@ -56,7 +56,7 @@ def test_Q1_what_is_off_filtered_or_too_large_is_not_sent_whole(swift_path: Path
         forge.ask("When can a chair be sent back?", project="p")
         assert "mended without cost" not in served.calls[-1].prompt
         narrowed = forge.ask("When can a chair be sent back?", project="p", filters=Filters(documents=("returns.md",)))
-        assert "8125" not in served.calls[-1].prompt
+        assert "port = 8125" not in served.calls[-1].prompt
         assert not any(notice.startswith("the whole project") for notice in narrowed.account.notices)
     with opened(swift_path, served, ask__whole_project_tokens=10) as forge:
         large = forge.ask("When can a chair be sent back?", project="p")
