@@ -53,7 +53,7 @@ def test_O5_a_deployment_is_looked_at(tmp_path: Path, database: str) -> None:
         assert "shared" in found["stored files"].detail
         assert found["index pgvector"].detail == found["index postgres"].detail == "answers"
         assert found["machines"].warning and "ragforge worker" in found["machines"].hint
-        assert f"machine {forge._parts.node}" in found
+        assert f"machine {forge._parts.node} (server)" in found
         assert list((tmp_path / "blobs").rglob("*-*/*")) == [], "what was tried out is gone"
 
 
@@ -74,6 +74,9 @@ def test_machines_that_are_silent_or_of_another_version_are_told() -> None:
     found = by_subject(list(machines(nodes, now)))
     assert found["machines"].detail == "1 serve, 1 work" and not found["machines"].warning
     assert found["versions"].warning and found["versions"].detail == "1, 2"
-    assert not found["machine bb"].warning and found["machine cc"].warning
-    assert "1,200 changes behind" in found["machine cc"].detail and "2025-12-31 21:00" in found["machine cc"].detail
+    assert not found["machine bb (worker)"].warning and found["machine cc (server)"].warning
+    assert (
+        "1,200 changes behind" in found["machine cc (server)"].detail
+        and "2025-12-31 21:00" in found["machine cc (server)"].detail
+    )
     assert not by_subject(list(machines([], now)))["machines"].ok

@@ -61,8 +61,8 @@ def machines(nodes: Sequence[Node], now: datetime) -> Iterator[Finding]:
         alive = node in living
         seen = "" if alive else f", last seen {node.seen_at:%Y-%m-%d %H:%M} UTC"
         behind = f", {node.behind:,} changes behind" if node.behind else ""
-        told = f"{node.role} on {node.host}, version {node.version}{seen}{behind}"
-        yield Finding(f"machine {node.id}", True, told, "is it meant to be down?", warning=not alive)
+        told = f"on {node.host}, version {node.version}{seen}{behind}"
+        yield Finding(f"machine {node.id} ({node.role})", True, told, "is it meant to be down?", warning=not alive)
     roles = {node.role for node in living}
     hint = "start ragforge serve" if "server" not in roles else "start ragforge worker, unless servers take files in"
     told = (

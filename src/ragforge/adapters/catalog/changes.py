@@ -27,10 +27,7 @@ class SqlChanges:
     def prune(self, scope: Scope, project: str) -> int:
         """Forget what every follower has applied. The newest line stays: it tells how far the log has come."""
         row = self._session.project(scope, project)
-        lost = self._session.now() - AWAY // timedelta(milliseconds=1)
-        away = sa.exists().where(
-            t.nodes.c.seen_at < lost, t.index_states.c.engine.endswith("@" + t.nodes.c.id, autoescape=False)
-        )
+        away = _away(self._session.now() - AWAY // timedelta(milliseconds=1))
         slowest = sa.select(sa.func.min(t.index_states.c.watermark)).where(t.index_states.c.project == row.ord, ~away)
         watermark = self._session.execute(slowest).scalar()
         last = sa.select(sa.func.max(t.changes.c.seq)).where(t.changes.c.project == row.ord)
@@ -80,17 +77,6 @@ class SqlChanges:
         )
         return {project: int(seq) for project, seq in found if scope.reaches(project)}
 
-    def lagging(self, scope: Scope, project: str) -> dict[str, int]:
-        """Indexes of the live generation that have changes to follow, and how many."""
-        row = self._session.project(scope, project)
-        state = t.index_states.c
-        newest = sa.select(sa.func.max(t.changes.c.seq)).where(t.changes.c.project == row.ord).scalar_subquery()
-        behind = (newest - state.watermark).label("behind")
-        where = (state.project == row.ord, state.generation == row.generation, state.watermark < newest)
-        return {
-            engine: int(count) for engine, count in self._session.execute(sa.select(state.engine, behind).where(*where))
-        }
-
 
 class SqlNodes:
     def __init__(self, session: Session) -> None:
@@ -99,9 +85,10 @@ class SqlNodes:
     def seen(self, scope: Scope, id: str, host: str, role: str, version: str) -> None:
         """A machine is there, and what it does."""
         _require_owner(scope)
-        values = {"host": storable(host), "role": role, "version": version, "seen_at": self._session.now()}
-        if not self._session.execute(sa.update(t.nodes).where(t.nodes.c.id == id).values(values)).rowcount:
-            self._session.insert_new(t.nodes, [{"id": id, **values}])
+        its = (t.nodes.c.id == id, t.nodes.c.role == role)
+        values = {"host": storable(host), "version": version, "seen_at": self._session.now()}
+        if not self._session.execute(sa.update(t.nodes).where(*its).values(values)).rowcount:
+            self._session.insert_new(t.nodes, [{"id": id, "role": role, **values}])
 
     def all(self, scope: Scope) -> list[Node]:
         """The machines that were there, whoever was seen last first."""
@@ -121,12 +108,15 @@ class SqlNodes:
         """Machines that were away for long, and how far their indexes were."""
         _require_owner(scope)
         lost = self._session.now() - 7 * (AWAY // timedelta(milliseconds=1))
-        gone = list(self._session.execute(sa.select(t.nodes.c.id).where(t.nodes.c.seen_at < lost)).scalars())
-        for node in gone:
-            theirs = t.index_states.c.engine.endswith(f"@{node}", autoescape=True)
-            self._session.execute(sa.delete(t.index_states).where(theirs))
-            self._session.execute(sa.delete(t.nodes).where(t.nodes.c.id == node))
-        return len(gone)
+        self._session.execute(sa.delete(t.index_states).where(_away(lost)))
+        return int(self._session.execute(sa.delete(t.nodes).where(t.nodes.c.seen_at < lost)).rowcount)
+
+
+def _away(since: int) -> sa.ColumnElement[bool]:
+    """Indexes of machines that neither followed nor were seen since then."""
+    state = t.index_states.c
+    seen = sa.exists().where(t.nodes.c.seen_at >= since, state.engine.endswith("@" + t.nodes.c.id))
+    return sa.and_(state.engine.contains("@"), state.updated_at < since, ~seen)
 
 
 def _require_owner(scope: Scope) -> None:

@@ -12,6 +12,9 @@ from ragforge.adapters.catalog.unit import CHANNEL
 from ragforge.adapters.postgres import unreachable
 from ragforge.domain.library import News, Topic
 
+_TOPICS = frozenset(map(str, Topic))
+"""Those that this version knows: a newer one may tell of others."""
+
 
 class PostgresListening:
     def __init__(self, server: sa.Engine) -> None:
@@ -36,12 +39,8 @@ class PostgresListening:
                 self._connection.execute("SELECT 1")
         except (psycopg.Error, OSError) as problem:
             raise unreachable() from problem
-        return list(dict.fromkeys(_news(each.payload) for each in told))
+        heard = (each.payload.partition(" ") for each in told)
+        return list(dict.fromkeys(News(Topic(topic), of) for topic, _, of in heard if topic in _TOPICS))
 
     def close(self) -> None:
         self._connection.close()
-
-
-def _news(payload: str) -> News:
-    topic, _, of = payload.partition(" ")
-    return News(Topic(topic), of)

@@ -248,8 +248,8 @@ nodes = Table(
     "nodes",
     metadata,
     Column("id", Text, primary_key=True),
+    Column("role", Text, primary_key=True),
     Column("host", Text, nullable=False),
-    Column("role", Text, nullable=False),
     Column("version", Text, nullable=False),
     Column("seen_at", BigInteger, nullable=False),
 )

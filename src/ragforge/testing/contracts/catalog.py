@@ -812,7 +812,6 @@ class CatalogContract(ShelfContract):
         with shelf.catalog.write() as unit:
             for engine, seq in (("tantivy@aa", last), ("tantivy@bb", 0), ("pgvector", last)):
                 unit.changes.follow(owner(), shelf.id, engine, 1, "f", seq)
-            assert unit.changes.lagging(owner(), shelf.id) == {"tantivy@bb": last}
             assert unit.changes.newest(owner()) == {shelf.id: last}
             assert unit.changes.prune(owner(), shelf.id) == 0
             unit.changes.unfollow(owner(), shelf.id, [1], ["snapshot@aa", "pgvector"])  # what bb has is its own
@@ -831,17 +830,38 @@ class CatalogContract(ShelfContract):
             assert unit.changes.prune(owner(), shelf.id) == 0
         clock.advance(25 * 3600)
         with shelf.catalog.write() as unit:
-            unit.nodes.seen(owner(), "aa", "host-aa", "worker", "2")
+            unit.nodes.seen(owner(), "aa", "host-aa", "server", "2")
             assert unit.changes.prune(owner(), shelf.id) == lines - 1
             known = [(node.id, node.host, node.role, node.version) for node in unit.nodes.all(owner())]
-            assert known == [("aa", "host-aa", "worker", "2"), ("bb", "host-bb", "server", "1")]
+            assert known == [("aa", "host-aa", "server", "2"), ("bb", "host-bb", "server", "1")]
             assert unit.nodes.forget(owner()) == 0
         clock.advance(7 * 24 * 3600)
         with shelf.catalog.write() as unit:
-            unit.nodes.seen(owner(), "aa", "host-aa", "worker", "2")
+            unit.nodes.seen(owner(), "aa", "host-aa", "server", "2")
             assert unit.nodes.forget(owner()) == 1
             assert [node.id for node in unit.nodes.all(owner())] == ["aa"]
             assert unit.changes.followed(owner(), shelf.id, "tantivy@bb", 1) == -1
+
+    def test_the_log_is_not_kept_for_whoever_ran_one_command_and_left(self, shelf: Shelf, clock: ManualClock) -> None:
+        """Nobody ever saw that machine serve or work: only its indexes are known."""
+        shelf.add("/a", WORDS)
+        lines = len(shelf.changes())
+        with shelf.catalog.write() as unit:
+            unit.changes.follow(owner(), shelf.id, "tantivy@cc", 1, "f", 0)
+            assert unit.changes.prune(owner(), shelf.id) == 0, "it may come back soon"
+        clock.advance(25 * 3600)
+        with shelf.catalog.write() as unit:
+            assert unit.changes.prune(owner(), shelf.id) == lines - 1
+        clock.advance(7 * 24 * 3600)
+        with shelf.catalog.write() as unit:
+            unit.nodes.forget(owner())
+            assert unit.changes.followed(owner(), shelf.id, "tantivy@cc", 1) == -1
+
+    def test_a_machine_that_serves_and_works_is_both(self, shelf: Shelf) -> None:
+        with shelf.catalog.write() as unit:
+            unit.nodes.seen(owner(), "aa", "host", "server", "1")
+            unit.nodes.seen(owner(), "aa", "host", "worker", "1")
+            assert {(node.id, node.role) for node in unit.nodes.all(owner())} == {("aa", "server"), ("aa", "worker")}
 
     def test_machines_are_the_owners_business(self, shelf: Shelf) -> None:
         reader = replace(owner(), principal="other", projects=frozenset({shelf.id}))
@@ -1215,7 +1235,6 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.changes.follow(s, p, "engine", 1, "", 0),
             lambda u, s, p: u.changes.followed(s, p, "engine", 1),
             lambda u, s, p: u.changes.unfollow(s, p, [1], ["engine"]),
-            lambda u, s, p: u.changes.lagging(s, p),
             lambda u, s, p: u.documents.announce(s, p, [1]),
             lambda u, s, p: u.passages.moment(s, p),
             lambda u, s, p: u.evaluations.put_questions(s, p, "set", "", []),

@@ -13,9 +13,9 @@ def upgrade() -> None:
     op.create_table(
         "nodes",
         sa.Column("id", sa.Text(), nullable=False),
-        sa.Column("host", sa.Text(), nullable=False),
         sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
         sa.Column("version", sa.Text(), nullable=False),
         sa.Column("seen_at", sa.BigInteger(), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_nodes"),
+        sa.PrimaryKeyConstraint("id", "role", name="pk_nodes"),
     )
