@@ -1443,7 +1443,7 @@ class Ragforge:
         self._flows.enqueue.require_here(jobs)
         with self._parts.catalog.read() as c:
             maker = c.jobs.maker(access.owner(), first.id)
-            revoked = [job for job in jobs if access.is_revoked(c, maker, job)]
+            revoked = access.revoked(c, maker, jobs)
             scope = access.on_behalf(maker, first.project)
             slug = c.projects.with_id(scope, first.project).slug
         if revoked:  # while it was being asked for

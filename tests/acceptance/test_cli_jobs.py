@@ -32,7 +32,7 @@ def test_what_waits_runs_and_has_ended_is_listed(shell: Shell) -> None:
     first, second = sent(shell, "one.md"), sent(shell, "two.md")
     with shell.forge() as forge, forge._parts.catalog.write() as c:
         claimed = c.jobs.claim(access.owner(), "worker", ["upload"], 60.0, first.id)
-        assert claimed and c.jobs.heartbeat(access.owner(), claimed, 60.0, Progress("reading", 2, 7))
+        assert claimed and c.jobs.heartbeat(access.owner(), [claimed], 60.0, {claimed.id: Progress("reading", 2, 7)})
     _, two, one, *_ = shell.run("jobs", "ls").stdout.splitlines()
     assert two.split()[:5] == [second.id[:8], "upload", "two.md", "manuals", "queued"]
     assert "reading 2/7" in one and first.id[:8] in one

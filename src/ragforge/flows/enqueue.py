@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from ragforge.domain.access import Scope
 from ragforge.domain.library import UPLOAD, Job, JobState, JobTerms, Labels, Project
-from ragforge.errors import Busy, Conflict, NotAllowed, NotFound
+from ragforge.errors import Busy, Conflict, NotAllowed
 from ragforge.ingest.accept import upload_name
 from ragforge.operate.access import require_clearance
 from ragforge.operate.inbox import Inbox, Received
 from ragforge.operate.jobs import Bell
-from ragforge.ports import Catalog, Unit
+from ragforge.ports import Catalog
 
 _WHOLE = ("rebuild", "reindex")
 """What is done to all of a project."""
@@ -101,15 +100,11 @@ class Enqueue:
         """Remove what was received for jobs that have ended. What was set aside stays for whoever looks into it."""
         uploads = {job.id: job.payload["inbox"] for job in jobs if "inbox" in job.payload}
         with self.catalog.read() as c:
-            ended = [inbox for id, inbox in uploads.items() if self._has_ended(c, id)]
-        for inbox in ended:
-            self.inbox.remove(inbox)
-
-    def _has_ended(self, c: Unit, id: str) -> bool:
-        with suppress(NotFound):  # it went with its project, or with the file
-            job = c.jobs.get(self.system, id)
-            return job.ended and job.state is not JobState.QUARANTINED
-        return True
+            there = c.jobs.some(self.system, uploads)  # others went with their project, or with the file
+        for id, inbox in uploads.items():
+            job = there.get(id)
+            if job is None or (job.ended and job.state is not JobState.QUARANTINED):
+                self.inbox.remove(inbox)
 
     def _payload(self, file: Received, labels: Labels | None) -> dict[str, Any]:
         return {

@@ -459,7 +459,7 @@ class _Run:
             ingest.blobs.sync()
             failpoint("ingest.embedded")
             with ingest.catalog.write() as c:
-                if not all(c.jobs.holds(ingest.upkeep, job) for job in self._jobs):
+                if not c.jobs.holds(ingest.upkeep, self._jobs):
                     unsaved = []  # whoever holds them now has vectors of their own
                     raise Cancelled
                 for hashes, matrix in unsaved:

@@ -40,16 +40,16 @@ def on_behalf(maker: Maker, project: str) -> Scope:
     return Scope(maker.principal, maker.storage, frozenset({project}), maker.clearance)
 
 
-def is_revoked(c: Unit, maker: Maker, job: Job) -> bool:
-    """Whether a job is not to be done any more for who asked.
+def revoked(c: Unit, maker: Maker, jobs: Sequence[Job]) -> list[Job]:
+    """Those that are not to be done any more for who asked.
 
     Uploads that were accepted before were answered for; so was all that an expired key asked for in its time.
     """
     try:
         revoked_at = None if maker.principal == OWNER else c.keys.get(owner(), maker.storage)[0].revoked_at
     except NotFound:
-        return False
-    return revoked_at is not None and (job.kind != UPLOAD or job.created_at > revoked_at)
+        return []
+    return [job for job in jobs if revoked_at is not None and (job.kind != UPLOAD or job.created_at > revoked_at)]
 
 
 def used_today(c: Unit, principal: str, now: datetime) -> tuple[Spent, timedelta]:

@@ -57,7 +57,7 @@ class JobRunner:
             raise
         finally:
             with self.catalog.write() as c:
-                c.jobs.finish(scope, claimed, None if problem is None else _reason(problem), hint=_hint(problem))
+                c.jobs.finish(scope, [claimed], None if problem is None else _reason(problem), hint=_hint(problem))
 
     def claim(self, scope: Scope, worker: str, kinds: Sequence[str]) -> Job | None:
         """A job that waits, if there is one."""
@@ -107,17 +107,14 @@ class JobRunner:
     ) -> None:
         with self.catalog.write() as c:
             if problem is None:
-                for job, result in zip(jobs, results, strict=True):
-                    c.jobs.finish(scope, job, result=result)
-                return
-            for job in jobs:
-                if isinstance(problem, Cancelled | GeneratorExit):
-                    c.jobs.release(scope, job)
-                elif _is_passing(problem):
-                    c.jobs.release(scope, job, _reason(problem), _WAIT_SECONDS)
-                else:
-                    retry = _is_worth_a_try(problem) or len(jobs) > 1  # next time each alone, to see whose fault it is
-                    c.jobs.finish(scope, job, _reason(problem), retry=retry, hint=_hint(problem))
+                c.jobs.finish(scope, jobs, results=results)
+            elif isinstance(problem, Cancelled | GeneratorExit):
+                c.jobs.release(scope, jobs)
+            elif _is_passing(problem):
+                c.jobs.release(scope, jobs, _reason(problem), _WAIT_SECONDS)
+            else:
+                retry = _is_worth_a_try(problem) or len(jobs) > 1  # next time each alone, to see whose fault it is
+                c.jobs.finish(scope, jobs, _reason(problem), retry=retry, hint=_hint(problem))
 
     def _told(
         self, scope: Scope, jobs: Sequence[Job], events: Iterator[Event], cancel: Cancel
@@ -188,8 +185,9 @@ class _Heart:
         self._ended.set()
         self._thread.join()
 
-    def _progress(self) -> list[Progress | None]:
-        return [self._own.get(job.id, self._common) for job in self._jobs]
+    def _progress(self) -> dict[str, Progress]:
+        own, common = self._own, self._common
+        return dict(own) if common is None else {job.id: own.get(job.id, common) for job in self._jobs}
 
     def _beat(self) -> None:
         told, beaten = self._progress(), time.monotonic()
@@ -199,14 +197,11 @@ class _Heart:
                 continue
             try:
                 with self._catalog.write() as c:
-                    held = [
-                        c.jobs.heartbeat(self._scope, job, _LEASE_SECONDS, at)
-                        for job, at in zip(self._jobs, progress, strict=True)
-                    ]
+                    held = c.jobs.heartbeat(self._scope, self._jobs, _LEASE_SECONDS, progress)
             except StoreError:  # the work itself will meet it, or it passes
                 continue
             told, beaten = progress, time.monotonic()
-            if not all(held):
+            if not held:
                 self._cancel.set()
                 return
 
@@ -214,9 +209,10 @@ class _Heart:
         """Whether somebody has cancelled one of them: a look costs less than a beat."""
         try:
             with self._catalog.read() as c:
-                return any(c.jobs.get(self._scope, job.id).cancel_requested for job in self._jobs)
-        except RagforgeError:  # removed with its project, or not to be read now: the beat tells
+                found = c.jobs.some(self._scope, [job.id for job in self._jobs])
+        except RagforgeError:  # not to be read now: the beat tells
             return True
+        return len(found) < len(self._jobs) or any(job.cancel_requested for job in found.values())
 
 
 class Bell:

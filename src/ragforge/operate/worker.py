@@ -105,8 +105,7 @@ class Worker:
             left = list(self._held.values())
         if left:  # the work does not listen; files that it may still bring are refused, because it holds no job
             with suppress(RagforgeError), self._catalog.write() as c:
-                for job in left:
-                    c.jobs.release(self._scope, job)
+                c.jobs.release(self._scope, left)
 
     # -- a thread
 
@@ -181,8 +180,7 @@ class Worker:
 
     def _give_back(self, jobs: Sequence[Job]) -> None:
         with self._catalog.write() as c:
-            for job in jobs:
-                c.jobs.release(self._scope, job)
+            c.jobs.release(self._scope, jobs)
 
     def _do(self, jobs: Sequence[Job]) -> None:
         with self._lock:

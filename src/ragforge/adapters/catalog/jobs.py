@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import secrets
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -32,6 +33,9 @@ _PAUSE_MILLISECONDS = 1000
 
 _DEATHS = 5
 """So many processes may end over a job before it is set aside: most were killed for another reason, or another job."""
+
+_FEW = 16
+"""So many are taken together even where no more are left."""
 
 _OPEN = (str(JobState.QUEUED), str(JobState.RUNNING))
 _UNFINISHED = (*_OPEN, str(JobState.QUARANTINED))
@@ -95,7 +99,7 @@ class SqlJobs:
         """What was set aside waits again, as if it had never been tried."""
         row = self._row(scope, job, lock=True)
         if row.state == JobState.QUARANTINED:
-            self._close([row.ord], JobState.QUEUED, "")
+            self._close([row], JobState.QUEUED, "")
             self._session.execute(sa.update(t.jobs).where(t.jobs.c.ord == row.ord).values(attempts=0))
         return self._get(row.ord)
 
@@ -110,9 +114,8 @@ class SqlJobs:
         else:
             turns = [waiting.where(t.jobs.c.principal == principal) for principal in self._turns(kinds)]
         for turn in turns:
-            key = self._session.execute(turn.limit(1).with_for_update(skip_locked=True, of=t.jobs)).scalar()
-            if key is not None:
-                return self._taken(int(key), owner, lease_seconds)
+            if rows := self._locked(turn, 1):
+                return self._taken(rows, owner, lease_seconds)[0]
         return None
 
     def _turns(self, kinds: Sequence[str]) -> list[str]:
@@ -140,7 +143,7 @@ class SqlJobs:
     ) -> list[Job]:
         """Take more jobs of the same kind, project and principal for the worker of a claimed one. None has failed yet.
 
-        `fits` is asked in their order, once for each.
+        `fits` is asked in their order, once for each. Where few are left, some stay for other workers.
         """
         mine = self._row(scope, job.id)
         waiting = self._ready(scope, [job.kind]).where(
@@ -149,8 +152,10 @@ class SqlJobs:
             t.jobs.c.clearance == mine.clearance,
             t.jobs.c.attempts == 0,
         )
-        keys = self._session.execute(waiting.limit(limit).with_for_update(skip_locked=True, of=t.jobs)).scalars().all()
-        return [self._taken(int(key), mine.owner, lease_seconds) for key in keys if fits(self._get(int(key)))]
+        some = sa.select(sa.func.count()).select_from(waiting.limit(2 * limit).subquery())
+        left = self._session.execute(some).scalar_one()
+        rows = self._locked(waiting, min(limit, max(_FEW, left // 2)))
+        return self._taken([row for row in rows if fits(_job(row))], mine.owner, lease_seconds)
 
     def _ready(self, scope: Scope, kinds: Sequence[str]) -> sa.Select[Any]:
         """Jobs that could begin, the oldest first: those on a lane wait for those before them."""
@@ -164,16 +169,22 @@ class SqlJobs:
         )
         rested = t.jobs.c.lease_until.is_(None) | (t.jobs.c.lease_until <= self._session.now())
         return (
-            sa.select(t.jobs.c.ord)
+            self._select()
             .where(t.jobs.c.state == str(JobState.QUEUED), t.jobs.c.kind.in_(kinds), rested, _visible(scope), ~blocked)
             .order_by(t.jobs.c.ord)
         )
 
-    def _taken(self, key: int, owner: str, lease_seconds: float) -> Job:
+    def _locked(self, ready: sa.Select[Any], limit: int) -> Sequence[Row[Any]]:
+        """Some of these, which nobody else is just taking."""
+        return self._session.execute(ready.limit(limit).with_for_update(skip_locked=True, of=t.jobs)).all()
+
+    def _taken(self, rows: Sequence[Row[Any]], owner: str, lease_seconds: float) -> list[Job]:
+        if not rows:
+            return []
         now = self._session.now()
         self._session.execute(
             sa.update(t.jobs)
-            .where(t.jobs.c.ord == key)
+            .where(_among(rows))
             .values(
                 state=str(JobState.RUNNING),
                 owner=owner,
@@ -183,7 +194,7 @@ class SqlJobs:
                 updated_at=now,
             )
         )
-        return self._get(key)
+        return self._many([row.ord for row in rows])
 
     def waiting(self, scope: Scope, kinds: Sequence[str]) -> bool:
         """Whether a claim is worth trying: something waits, or could be taken back. Asked often, so it is quick."""
@@ -196,58 +207,64 @@ class SqlJobs:
         now = self._session.now()
         return bool(self._session.quick(statement, (*kinds, now, now)))
 
-    def heartbeat(self, scope: Scope, job: Job, lease_seconds: float, progress: Progress | None) -> bool:
-        """Keep the lease and tell how far the work has come. False: stop, it was cancelled or given to another."""
+    def heartbeat(
+        self, scope: Scope, jobs: Sequence[Job], lease_seconds: float, progress: Mapping[str, Progress]
+    ) -> bool:
+        """Keep the leases and tell how far the work has come, by job. False: stop, one was cancelled or given away."""
+        rows = [row for row in self._held_rows(scope, jobs) if not row.cancel_requested]
         now = self._session.now()
         values: dict[str, Any] = {"lease_until": now + int(lease_seconds * 1000), "updated_at": now}
-        if progress is not None:
-            values["progress"] = json.dumps(asdict(progress))
-        held = (*_held(job), _visible(scope), ~t.jobs.c.cancel_requested)
-        result = self._session.execute(sa.update(t.jobs).where(*held).values(values))
-        return bool(result.rowcount)
+        if told := {row.ord: json.dumps(asdict(progress[row.id])) for row in rows if row.id in progress}:
+            values["progress"] = _by_key(told, t.jobs.c.progress)
+        self._session.execute(sa.update(t.jobs).where(_among(rows)).values(values))
+        return len(rows) == len(jobs)
 
-    def holds(self, scope: Scope, job: Job) -> bool:
-        """Whether it is still whose claim this is. Until the transaction ends, nobody takes it away."""
-        return self._held_row(scope, job) is not None
+    def holds(self, scope: Scope, jobs: Sequence[Job]) -> bool:
+        """Whether all are still whose claims these are. Until the transaction ends, nobody takes them away."""
+        return len(self._held_rows(scope, jobs)) == len(jobs)
 
     def finish(
         self,
         scope: Scope,
-        job: Job,
+        jobs: Sequence[Job],
         error: str | None = None,
         *,
         retry: bool = False,
         hint: str = "",
-        result: object = None,
+        results: Sequence[object] = (),
     ) -> None:
-        """Close the job: done, cancelled, failed; or back in the queue until three strikes."""
-        row = self._held_row(scope, job)
-        if row is None:
-            return
-        state = JobState.DONE
-        if error is not None:
-            state = _after_failure(row.attempts) if retry else JobState.FAILED
-        if row.cancel_requested and (error is not None or result is None):
-            state, error = JobState.CANCELLED, row.error or error
-        rest = _PAUSE_MILLISECONDS << max(0, row.attempts - 1) if state is JobState.QUEUED else None
-        self._close([row.ord], state, error or "", hint=hint, result=result, rest=rest)
+        """Close the jobs: done, with a result for each; cancelled; failed; or back in the queue until three strikes."""
+        given = {job.id: result for job, result in zip(jobs, results, strict=bool(results)) if result is not None}
+        done: list[Row[Any]] = []
+        for row in self._held_rows(scope, jobs):
+            if row.cancel_requested and (error is not None or row.id not in given):
+                self._close([row], JobState.CANCELLED, row.error or error or "", hint=hint)
+            elif error is None:
+                done.append(row)
+            elif retry and (state := _after_failure(row.attempts)) is JobState.QUEUED:
+                self._close([row], state, error, hint=hint, rest=_PAUSE_MILLISECONDS << max(0, row.attempts - 1))
+            else:
+                self._close([row], JobState.QUARANTINED if retry else JobState.FAILED, error, hint=hint)
+        self._close(done, JobState.DONE, "", results={row.ord: given[row.id] for row in done if row.id in given})
 
-    def release(self, scope: Scope, job: Job, error: str = "", delay_seconds: float = 0.0) -> None:
-        """Back to the queue, as if it had not been begun: its worker stops, or cannot work just now."""
-        row = self._held_row(scope, job)
-        if row is None:
-            return
-        if row.cancel_requested:
-            self._close([row.ord], JobState.CANCELLED, row.error)
-            return
-        self._close([row.ord], JobState.QUEUED, error, rest=int(delay_seconds * 1000) or None)
-        self._session.execute(
-            sa.update(t.jobs).where(t.jobs.c.ord == row.ord).values(attempts=max(0, row.attempts - 1))
-        )
+    def release(self, scope: Scope, jobs: Sequence[Job], error: str = "", delay_seconds: float = 0.0) -> None:
+        """Back to the queue, as if they had not been begun: their worker stops, or cannot work just now."""
+        rows = self._held_rows(scope, jobs)
+        back = [row for row in rows if not row.cancel_requested]
+        for row in rows:
+            if row.cancel_requested:
+                self._close([row], JobState.CANCELLED, row.error)
+        self._close(back, JobState.QUEUED, error, rest=int(delay_seconds * 1000) or None)
+        never = sa.case((t.jobs.c.attempts > 0, t.jobs.c.attempts - 1), else_=0)
+        self._session.execute(sa.update(t.jobs).where(_among(back)).values(attempts=never))
 
-    def _held_row(self, scope: Scope, job: Job) -> Row[Any] | None:
-        held = sa.select(t.jobs).where(*_held(job), _visible(scope)).with_for_update()
-        return self._session.execute(held).one_or_none()
+    def _held_rows(self, scope: Scope, jobs: Sequence[Job]) -> Sequence[Row[Any]]:
+        """Locked in one order, whoever asks: a beat and the work of the same jobs would else block each other."""
+        if not jobs:
+            return []
+        claims = sa.tuple_(t.jobs.c.id, t.jobs.c.fence).in_([(job.id, job.fence) for job in jobs])
+        held = sa.select(t.jobs).where(claims, t.jobs.c.state == str(JobState.RUNNING), _visible(scope))
+        return self._session.execute(held.order_by(t.jobs.c.ord).with_for_update()).all()
 
     def cancel(self, scope: Scope, job: str, reason: str = "") -> None:
         """A job that waits or was set aside ends at once; a running one is told at its next heartbeat."""
@@ -263,11 +280,11 @@ class SqlJobs:
         rows = self._session.execute(open_ones.with_for_update()).all()
         for row in rows:
             self._cancel(row, reason)
-        return [self._get(row.ord) for row in rows]
+        return self._many([row.ord for row in rows])
 
     def _cancel(self, row: Row[Any], reason: str) -> None:
         if row.state in (JobState.QUEUED, JobState.QUARANTINED):
-            self._close([row.ord], JobState.CANCELLED, reason or row.error)
+            self._close([row], JobState.CANCELLED, reason or row.error)
         elif row.state == JobState.RUNNING:  # its reason waits where that of its end will be
             told = {"cancel_requested": True, "error": storable(reason)}
             self._session.execute(sa.update(t.jobs).where(t.jobs.c.ord == row.ord).values(told))
@@ -277,6 +294,11 @@ class SqlJobs:
         if row is None:
             raise _missing(job)
         return _job(row)
+
+    def some(self, scope: Scope, jobs: Collection[str]) -> dict[str, Job]:
+        """Those of them that there are, by their ids."""
+        these = self._select().where(t.jobs.c.id.in_(jobs), _visible(scope))
+        return {row.id: _job(row) for row in self._session.execute(these)}
 
     def maker(self, scope: Scope, job: str) -> Maker:
         """In whose name its work is done."""
@@ -340,7 +362,7 @@ class SqlJobs:
             again = state is JobState.QUEUED and row.attempts > 1
             # then others come first: a server that is killed often would otherwise always be at the same job
             rest = _PAUSE_MILLISECONDS << 2 * (row.attempts - 1) if again else None
-            self._close([row.ord], state, error, rest=rest)
+            self._close([row], state, error, rest=rest)
 
     def _forget_old(self, scope: Scope) -> None:
         ended = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
@@ -353,16 +375,18 @@ class SqlJobs:
 
     def _close(
         self,
-        keys: Sequence[int],
+        rows: Sequence[Row[Any]],
         state: JobState,
         error: str,
         *,
         hint: str = "",
-        result: object = None,
+        results: Mapping[int, object] = MappingProxyType({}),
         rest: int | None = None,
     ) -> None:
-        """End a job, or put it back; `rest` milliseconds pass before it is taken again."""
-        now = self._session.now()
+        """End jobs, or put them back; `rest` milliseconds pass before they are taken again."""
+        if not rows:
+            return
+        now, these = self._session.now(), _among(rows)
         if state is JobState.QUARANTINED:
             hint = hint or "ask for it again with the same key, or cancel it"
         values = {
@@ -372,13 +396,14 @@ class SqlJobs:
             "progress": None,
             "error": storable(error),
             "hint": storable(hint),
-            "result": None if result is None else json.dumps(result),
+            "result": _by_key({key: json.dumps(result) for key, result in results.items()}),
             "updated_at": now,
         }
-        these = t.jobs.c.ord.in_(keys)
-        closed = sa.update(t.jobs).where(these).values(values).returning(t.jobs.c.id, t.jobs.c.kind)
-        for id, kind in self._session.execute(closed).all():
-            self._session.tell(*((Topic.JOB, kind) if state is JobState.QUEUED else (Topic.ENDED, id)))
+        self._session.execute(sa.update(t.jobs).where(these).values(values))
+        if state is JobState.QUEUED:
+            self._session.tell(Topic.JOB, *{row.kind for row in rows})
+        else:
+            self._session.tell(Topic.ENDED, *(row.id for row in rows))
         if state is JobState.CANCELLED:
             _bury_uploads(self._session, these)
 
@@ -395,7 +420,13 @@ class SqlJobs:
         )
 
     def _get(self, key: int) -> Job:
-        return _job(self._session.execute(self._select().where(t.jobs.c.ord == key)).one())
+        (job,) = self._many([key])
+        return job
+
+    def _many(self, keys: Sequence[int]) -> list[Job]:
+        """In their order."""
+        these = self._select().where(t.jobs.c.ord.in_(keys)).order_by(t.jobs.c.ord)
+        return [_job(row) for row in self._session.execute(these)]
 
 
 def forget_in_jobs(session: Session, project: int, sources: Sequence[str]) -> None:
@@ -440,8 +471,13 @@ def _missing(job: str) -> NotFound:
     return NotFound(f"no job {job!r}", hint="ragforge jobs ls shows them")
 
 
-def _held(job: Job) -> tuple[sa.ColumnElement[bool], ...]:
-    return (t.jobs.c.id == job.id, t.jobs.c.fence == job.fence, t.jobs.c.state == str(JobState.RUNNING))
+def _among(rows: Sequence[Row[Any]]) -> sa.ColumnElement[bool]:
+    return t.jobs.c.ord.in_([row.ord for row in rows])
+
+
+def _by_key(values: Mapping[int, str], otherwise: Any = None) -> Any:
+    """What each row gets, in one statement for all."""
+    return sa.case(values, value=t.jobs.c.ord, else_=otherwise) if values else otherwise
 
 
 def _after_failure(attempts: int, most: int = STRIKES) -> JobState:

@@ -203,10 +203,11 @@ class Session:
         if self.is_postgres:
             self.execute(sa.select(sa.func.pg_advisory_xact_lock(project)))
 
-    def tell(self, topic: Topic, of: object) -> None:
+    def tell(self, topic: Topic, *news: object) -> None:
         """On Postgres, let all machines know when this is committed. Elsewhere nobody listens."""
         if self.is_postgres:
-            self.execute(sa.select(sa.func.pg_notify(CHANNEL, f"{topic} {of}")))
+            told = sa.func.unnest(sa.literal([f"{topic} {of}" for of in news], sa.ARRAY(sa.Text)))
+            self.execute(sa.select(sa.func.pg_notify(CHANNEL, told)))
 
     def quick(self, statement: str, values: tuple[Any, ...]) -> Sequence[Sequence[Any]]:
         """Rows of a statement as it is written, with `?` for its values, straight from the driver."""

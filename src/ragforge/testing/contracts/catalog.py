@@ -952,14 +952,14 @@ class CatalogContract(ShelfContract):
         assert (heir.id, heir.attempts) == (late.id, 2)
         assert heir.fence > late.fence
         with shelf.catalog.write() as unit:
-            assert not unit.jobs.heartbeat(owner(), late, 10, Progress("parse", 9, 9))
-            unit.jobs.finish(owner(), late, "late")
-            assert unit.jobs.heartbeat(owner(), heir, 10, None)
+            assert not unit.jobs.heartbeat(owner(), [late], 10, {late.id: Progress("parse", 9, 9)})
+            unit.jobs.finish(owner(), [late], "late")
+            assert unit.jobs.heartbeat(owner(), [heir], 10, {})
         found = self.job(shelf, heir.id)
         assert (found.state, found.owner, found.progress) == (JobState.RUNNING, "heir", None)
         with shelf.catalog.write() as unit:
-            unit.jobs.finish(owner(), heir)
-            unit.jobs.finish(owner(), heir, "twice")
+            unit.jobs.finish(owner(), [heir])
+            unit.jobs.finish(owner(), [heir], "twice")
         assert (self.job(shelf, heir.id).state, self.job(shelf, heir.id).error) == (JobState.DONE, "")
 
     def test_heartbeats_keep_the_lease_and_tell_the_progress(self, shelf: Shelf, clock: ManualClock) -> None:
@@ -970,7 +970,7 @@ class CatalogContract(ShelfContract):
             clock.advance(9)
             with shelf.catalog.write() as unit:
                 assert unit.jobs.reap(owner()) == 0
-                assert unit.jobs.heartbeat(owner(), job, 10, progress)
+                assert unit.jobs.heartbeat(owner(), [job], 10, {job.id: progress})
         assert self.job(shelf, job.id).progress == progress
 
     def test_five_dead_workers_are_quarantine_and_others_come_between(self, shelf: Shelf, clock: ManualClock) -> None:
@@ -996,14 +996,14 @@ class CatalogContract(ShelfContract):
         for state in (JobState.QUEUED, JobState.QUEUED, JobState.QUARANTINED):
             job = self.claim(shelf)
             with shelf.catalog.write() as unit:
-                unit.jobs.finish(owner(), job, "broke", retry=True)
+                unit.jobs.finish(owner(), [job], "broke", retry=True)
                 assert unit.jobs.claim(owner(), "w", ("add",), 10) is None
             assert (self.job(shelf, queued.id).state, self.job(shelf, queued.id).error) == (state, "broke")
             clock.advance(60)
         self.enqueue(shelf)
         job = self.claim(shelf)
         with shelf.catalog.write() as unit:
-            unit.jobs.finish(owner(), job, "broke")
+            unit.jobs.finish(owner(), [job], "broke")
         assert self.job(shelf, job.id).state == JobState.FAILED
 
     def test_jobs_can_be_cancelled(self, shelf: Shelf, clock: ManualClock) -> None:
@@ -1012,12 +1012,12 @@ class CatalogContract(ShelfContract):
         with shelf.catalog.write() as unit:
             for job in (waiting, running, dead):
                 unit.jobs.cancel(owner(), job.id)
-            assert not unit.jobs.heartbeat(owner(), held, 10, None)
+            assert not unit.jobs.heartbeat(owner(), [held], 10, {})
         assert self.job(shelf, waiting.id).state == JobState.CANCELLED
         assert self.job(shelf, running.id).cancel_requested
         clock.advance(11)
         with shelf.catalog.write() as unit:
-            unit.jobs.finish(owner(), held)
+            unit.jobs.finish(owner(), [held])
             unit.jobs.reap(owner())
         assert {self.job(shelf, job.id).state for job in (running, dead)} == {JobState.CANCELLED}
         with pytest.raises(NotFound), shelf.catalog.write() as unit:
@@ -1031,11 +1031,11 @@ class CatalogContract(ShelfContract):
             accepted = unit.jobs.enqueue(guest, shelf.id, UPLOAD, {})
         done, held, _ = (self.claim(shelf, job=job.id) for job in mine[:3])
         with shelf.catalog.write() as unit:
-            unit.jobs.finish(owner(), done, result="kept")
+            unit.jobs.finish(owner(), [done], results=["kept"])
             stopped = unit.jobs.cancel_all(owner(), "key:1", "because")
             assert {job.id for job in stopped} == {job.id for job in mine[1:]}
-            assert not unit.jobs.heartbeat(owner(), held, 10, None)
-            unit.jobs.release(owner(), held)
+            assert not unit.jobs.heartbeat(owner(), [held], 10, {})
+            unit.jobs.release(owner(), [held])
         clock.advance(11)
         with shelf.catalog.write() as unit:
             unit.jobs.reap(owner())
@@ -1054,7 +1054,7 @@ class CatalogContract(ShelfContract):
         with shelf.catalog.write() as unit:
             assert unit.jobs.claim(owner(), "w", ["add"], 10) is None
             held = unit.jobs.get(owner(), first.id)
-            unit.jobs.finish(owner(), held, result={"a": 1})
+            unit.jobs.finish(owner(), [held], results=[{"a": 1}])
             assert unit.jobs.waiting(owner(), ["add"]) and not unit.jobs.waiting(owner(), ["make"])
         assert self.job(shelf, first.id).result == {"a": 1}
         assert self.claim(shelf).id == second.id
@@ -1099,7 +1099,7 @@ class CatalogContract(ShelfContract):
             job = self.claim(shelf)
             served.append(job.id)
             with shelf.catalog.write() as unit:
-                unit.jobs.finish(owner(), job, ended)
+                unit.jobs.finish(owner(), [job], ended)
         assert served == [job.id for job in (first[0], second[1], first[1], second[2], first[2])]
 
     def test_who_cannot_be_served_keeps_nobody_waiting(self, shelf: Shelf) -> None:
@@ -1109,7 +1109,7 @@ class CatalogContract(ShelfContract):
             unit.jobs.enqueue(guest, shelf.id, "add", {}, JobTerms(lane="a"))
         broken = self.claim(shelf)
         with shelf.catalog.write() as unit:
-            unit.jobs.finish(owner(), broken, "broke", retry=True)
+            unit.jobs.finish(owner(), [broken], "broke", retry=True)
             unit.jobs.enqueue(guest, shelf.id, "add", {}, JobTerms(lane="a"))
             ready = [unit.jobs.enqueue(other, shelf.id, "add", {}) for _ in range(2)]
         assert [self.claim(shelf).id for _ in ready] == [job.id for job in ready]
@@ -1120,21 +1120,94 @@ class CatalogContract(ShelfContract):
         mine = self.claim(shelf, job=first.id)
         self.claim(shelf, job=again.id)
         with shelf.catalog.write() as unit:
-            unit.jobs.finish(owner(), unit.jobs.get(owner(), again.id), "broke", retry=True)
+            unit.jobs.finish(owner(), [unit.jobs.get(owner(), again.id)], "broke", retry=True)
             unit.jobs.enqueue(scope_of(shelf.id), shelf.id, "add", {})
             unit.jobs.enqueue(owner(), other.id, "add", {})
             taken = unit.jobs.claim_alike(owner(), mine, 10, 10, lambda job: job.id != second.id)
         assert [(job.id, job.owner, job.attempts) for job in taken] == [(third.id, mine.owner, 1)]
         assert self.job(shelf, second.id).state == JobState.QUEUED
 
+    def test_where_few_are_left_some_stay_for_another_worker(self, shelf: Shelf) -> None:
+        with shelf.catalog.write() as unit:
+            for _ in range(81):
+                unit.jobs.enqueue(owner(), shelf.id, "add", {})
+        taken = []
+        while True:
+            with shelf.catalog.write() as unit:
+                job = unit.jobs.claim(owner(), "w", ("add",), 10)
+                if job is None:
+                    break
+                taken.append([job, *unit.jobs.claim_alike(owner(), job, 10, 64, lambda job: True)])
+        assert [len(jobs) for jobs in taken] == [41, 20, 17, 3]
+        ids = [job.id for jobs in taken for job in jobs]
+        assert len(set(ids)) == 81
+
+    def test_several_jobs_end_together_each_in_its_own_way(self, shelf: Shelf) -> None:
+        made = [self.enqueue(shelf) for _ in range(5)]
+        claimed = [self.claim(shelf) for _ in made]
+        with shelf.catalog.write() as unit:
+            assert unit.jobs.holds(owner(), claimed) and unit.jobs.holds(owner(), [])
+            told = {claimed[0].id: Progress("parse", 1, 2), claimed[2].id: Progress("embed", 3, 4)}
+            assert unit.jobs.heartbeat(owner(), claimed, 10, told)
+        assert [self.job(shelf, job.id).progress for job in made[:3]] == [
+            Progress("parse", 1, 2),
+            None,
+            Progress("embed", 3, 4),
+        ]
+        with shelf.catalog.write() as unit:
+            assert unit.jobs.heartbeat(owner(), claimed, 10, {claimed[0].id: Progress("parse", 2, 2)})
+            unit.jobs.cancel(owner(), made[1].id, "not needed")
+            unit.jobs.cancel(owner(), made[2].id)
+            unit.jobs.release(owner(), [claimed[4]])
+            assert not unit.jobs.heartbeat(owner(), claimed, 10, {})
+            assert unit.jobs.holds(owner(), claimed[:4]) and not unit.jobs.holds(owner(), claimed)
+        assert self.job(shelf, made[2].id).progress == Progress("embed", 3, 4)
+        with shelf.catalog.write() as unit:
+            unit.jobs.finish(owner(), claimed, results=[{"n": 0}, None, {"n": 2}, None, {"n": 4}])
+            found = unit.jobs.some(owner(), [*(job.id for job in made), "missing"])
+        assert [(found[job.id].state, found[job.id].result, found[job.id].error) for job in made] == [
+            (JobState.DONE, {"n": 0}, ""),
+            (JobState.CANCELLED, None, "not needed"),
+            (JobState.DONE, {"n": 2}, ""),
+            (JobState.DONE, None, ""),
+            (JobState.QUEUED, None, ""),
+        ]
+        assert set(found) == {job.id for job in made}
+
+    def test_several_jobs_fail_together_each_by_its_own_strikes(self, shelf: Shelf, clock: ManualClock) -> None:
+        first, second = self.enqueue(shelf), self.enqueue(shelf)
+        for _ in range(2):
+            held = self.claim(shelf, job=first.id)
+            with shelf.catalog.write() as unit:
+                unit.jobs.finish(owner(), [held], "broke", retry=True)
+            clock.advance(60)
+        both = [self.claim(shelf, job=job.id) for job in (second, first)]
+        with shelf.catalog.write() as unit:
+            unit.jobs.finish(owner(), both, "broke again", retry=True)
+        assert [self.job(shelf, job.id).state for job in both] == [JobState.QUEUED, JobState.QUARANTINED]
+        assert {self.job(shelf, job.id).error for job in both} == {"broke again"}
+
+    def test_a_beat_and_the_work_of_the_same_jobs_do_not_block_each_other(self, shelf: Shelf) -> None:
+        made = [self.enqueue(shelf) for _ in range(20)]
+        held = [self.claim(shelf) for _ in made]
+
+        def beat(jobs: list[Job]) -> None:
+            for number in range(25):
+                with shelf.catalog.write() as unit:
+                    assert unit.jobs.heartbeat(owner(), jobs, 60, {job.id: Progress("p", number, 25) for job in jobs})
+
+        with ThreadPoolExecutor(3) as pool:
+            for done in [pool.submit(beat, jobs) for jobs in (held, held[::-1], held[10:] + held[:10])]:
+                done.result()
+
     def test_what_is_given_back_waits_as_if_it_had_not_been_begun(self, shelf: Shelf, clock: ManualClock) -> None:
         first, cancelled = self.enqueue(shelf), self.enqueue(shelf)
         held, other = self.claim(shelf), self.claim(shelf)
         with shelf.catalog.write() as unit:
             unit.jobs.cancel(owner(), cancelled.id)
-            unit.jobs.release(owner(), other)
-            unit.jobs.release(owner(), held, "no room", 5)
-            unit.jobs.release(owner(), held, "twice")
+            unit.jobs.release(owner(), [other])
+            unit.jobs.release(owner(), [held], "no room", 5)
+            unit.jobs.release(owner(), [held], "twice")
             assert not unit.jobs.waiting(owner(), ["add"])
         found = self.job(shelf, first.id)
         assert (found.state, found.attempts, found.error) == (JobState.QUEUED, 0, "no room")
@@ -1429,8 +1502,8 @@ class CatalogContract(ShelfContract):
             assert unit.jobs.claim(guest, "w", ("add",), 10) is None
         held = self.claim(shelf)
         with shelf.catalog.write() as unit:
-            assert not unit.jobs.heartbeat(guest, held, 10, None)
-            unit.jobs.finish(guest, held)
+            assert not unit.jobs.heartbeat(guest, [held], 10, {})
+            unit.jobs.finish(guest, [held])
             clock.advance(11)
             assert unit.jobs.reap(guest) == 1
             for job in (foreign.id, "f" * 16):
