@@ -38,6 +38,7 @@ from ragforge.domain.library import (
     Node,
     Outcome,
     OwnProgress,
+    Priority,
     Progress,
     Project,
     Removal,
@@ -1361,6 +1362,7 @@ class Ragforge:
         project: str = "default",
         labels: Labels | None = None,
         key: str = "",
+        priority: Priority = Priority.NORMAL,
     ) -> Job:
         """Hand a copy of a file to the workers. It is known by its name alone; the same name again replaces it."""
         self.project(project)
@@ -1371,18 +1373,33 @@ class Ragforge:
                         receiving.write(piece)
             except OSError as problem:
                 raise NotFound(f"cannot read {os.fspath(path)}: {problem.strerror}", hint="check the path") from problem
-            (job,) = self.accept_uploads([receiving.keep()], project=project, labels=labels, key=key)
+            received = [receiving.keep()]
+            (job,) = self.accept_uploads(received, project=project, labels=labels, key=key, priority=priority)
         return job
 
     def accept_uploads(
-        self, files: Sequence[Received], *, project: str = "default", labels: Labels | None = None, key: str = ""
+        self,
+        files: Sequence[Received],
+        *,
+        project: str = "default",
+        labels: Labels | None = None,
+        key: str = "",
+        priority: Priority = Priority.NORMAL,
     ) -> list[Job]:
         """A job for each file that was received, all or none. From now on they survive everything."""
-        return self._flows.enqueue.uploads(self._scope, project, files, labels, key)
+        return self._flows.enqueue.uploads(self._scope, project, files, labels, key, priority)
 
-    def enqueue(self, kind: str, payload: Mapping[str, Any], *, project: str = "default", key: str = "") -> Job:
+    def enqueue(
+        self,
+        kind: str,
+        payload: Mapping[str, Any],
+        *,
+        project: str = "default",
+        key: str = "",
+        priority: Priority = Priority.NORMAL,
+    ) -> Job:
         """Ask for long work. The same `key` again gives the same job; with another request it is a conflict."""
-        (job,) = self._flows.enqueue(self._scope, project, kind, [payload], key)
+        (job,) = self._flows.enqueue(self._scope, project, kind, [payload], key, priority)
         return job
 
     def worker(self, threads: int = 0) -> Worker:

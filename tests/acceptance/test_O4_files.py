@@ -238,6 +238,33 @@ def test_an_idempotency_key_makes_one_job(client: httpx.Client, forge: Ragforge)
     assert client.post(FILES, files={"file": ("a.md", "x")}, headers={"Idempotency-Key": "k" * 300}).status_code == 422
 
 
+def test_what_is_urgent_is_taken_in_before_what_was_sent_earlier(swift_path: Path, embedder: WatchedEmbedder) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def before() -> None:
+        begun.set()
+        go_on.wait(20)
+
+    embedder.before = before
+    settings = {"embed__model": "hashing", "server__uploads": 1}
+    with (
+        open_forge(swift_path / "workspace", embedder, **settings) as forge,
+        serving(forge) as url,
+        httpx.Client(base_url=url, timeout=30) as client,
+    ):
+        client.post(FILES, files={"file": ("busy.md", prose(0))})
+        assert begun.wait(10)
+        for number, priority in enumerate(("low", "normal", "high"), 1):
+            file = {"file": (f"{priority}.md", prose(number))}
+            answer = client.post(FILES, files=file, params={"priority": priority})
+            assert (answer.status_code, answer.json()["priority"]) == (202, priority)
+        go_on.set()
+        client.post(FILES, files={"file": ("last.md", prose(4))}, params={"wait": 30, "priority": "low"})
+        names = [document["name"] for document in client.get(FILES).json()["items"]]
+        assert client.post("/v1/projects/p/rebuild", params={"priority": "soon"}).status_code == 422
+    assert names.index("high.md") < names.index("normal.md") < names.index("low.md")
+
+
 def test_indexes_are_built_anew_while_somebody_waits_or_not(client: httpx.Client, forge: Ragforge) -> None:
     sent(client, "a.md", prose(1))
     rebuilt = client.post("/v1/projects/p/rebuild", params={"wait": 30})

@@ -32,7 +32,7 @@ from ragforge.domain.cursor import Cursor
 from ragforge.domain.discovery import Changed, Decided, Gathered, Standing, TurnDone
 from ragforge.domain.evaluation import Question, Run
 from ragforge.domain.lessons import CheckpointReport, Lesson, Pattern, Words
-from ragforge.domain.library import FileResult, Job, JobState, Labels, Outcome, Progress, Status
+from ragforge.domain.library import FileResult, Job, JobState, Labels, Outcome, Priority, Progress, Status
 from ragforge.domain.plain import encode
 from ragforge.domain.prompts import Shaping
 from ragforge.domain.records import ProjectTextKind
@@ -236,7 +236,8 @@ def test_adding(forge: Either, tmp_path: Path) -> None:
 
 
 def test_uploads_and_jobs(forge: Either, tmp_path: Path) -> None:
-    job = forge.upload(tmp_path / "docs" / "chairs.md", name="seats.md", project="p", key="once")
+    job = forge.upload(tmp_path / "docs" / "chairs.md", name="seats.md", project="p", key="once", priority=Priority.LOW)
+    assert job.priority is Priority.LOW
     assert forge.upload(tmp_path / "docs" / "chairs.md", name="seats.md", project="p", key="once").id == job.id
     deadline = time.monotonic() + 20
     while not (ended := forge.job(job.id)).ended:
@@ -788,7 +789,8 @@ def test_long_work_is_asked_for_and_followed(filled: Either, tmp_path: Path) -> 
     }
     done = {}
     for kind, payload in work.items():
-        job = filled.enqueue(kind, payload, project="p", key=f"once-{kind}")
+        job = filled.enqueue(kind, payload, project="p", key=f"once-{kind}", priority=Priority.HIGH)
+        assert job.priority is Priority.HIGH
         assert filled.enqueue(kind, payload, project="p", key=f"once-{kind}").id == job.id
         done[kind] = ended(filled, job)
         assert (done[kind].kind, done[kind].state, done[kind].error) == (kind, JobState.DONE, "")

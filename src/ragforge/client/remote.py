@@ -46,6 +46,7 @@ from ragforge.client.wire import (
     tuning_fields,
     unless_cancelled,
     unreachable,
+    urgency,
     work_fields,
 )
 from ragforge.domain.access import Clearance
@@ -76,6 +77,7 @@ from ragforge.domain.library import (
     Labels,
     Node,
     Outcome,
+    Priority,
     Progress,
     Project,
     Removal,
@@ -292,9 +294,10 @@ class RemoteForge:
         project: str = "default",
         labels: Labels | None = None,
         key: str = "",
+        priority: Priority = Priority.NORMAL,
     ) -> Job:
         """Hand a copy of a file to the workers. It is known by its name alone; the same name again replaces it."""
-        (job,) = self._sent([Path(path)], project, labels, name=name, key=key)
+        (job,) = self._sent([Path(path)], project, labels, name=name, key=key, priority=priority)
         return job
 
     def _ensured(self, project: str) -> str:
@@ -315,6 +318,7 @@ class RemoteForge:
         *,
         name: str = "",
         key: str = "",
+        priority: Priority = Priority.NORMAL,
         wait: float = 0,
         cancel: Cancel | None = None,
     ) -> list[Job]:
@@ -332,7 +336,7 @@ class RemoteForge:
             answer = self._call(
                 "POST",
                 f"{project_at(project)}/files",
-                params={"wait": wait},
+                params={"wait": wait, **urgency(priority)},
                 headers=key_header(key),
                 data=said,
                 files=files,
@@ -971,13 +975,22 @@ class RemoteForge:
 
     # -- jobs
 
-    def enqueue(self, kind: str, payload: Mapping[str, Any], *, project: str = "default", key: str = "") -> Job:
+    def enqueue(
+        self,
+        kind: str,
+        payload: Mapping[str, Any],
+        *,
+        project: str = "default",
+        key: str = "",
+        priority: Priority = Priority.NORMAL,
+    ) -> Job:
         """Ask for long work: make, evaluate, checkpoint, rebuild, reindex. The same `key` again gives the same job."""
         if kind not in _ASKED_AT:
             hint = f"it takes {', '.join(_ASKED_AT)}; upload() sends files"
             raise UserError(f"a server takes no job of the kind {kind!r}", hint=hint)
         where = f"{project_at(project)}/{_ASKED_AT[kind]}"
-        return decode(Job, self._call("POST", where, work_fields(payload), headers=key_header(key)))
+        asked = self._call("POST", where, work_fields(payload), params=urgency(priority), headers=key_header(key))
+        return decode(Job, asked)
 
     def jobs(self, *, project: str | None = None, limit: int | None = None, after: Cursor | None = None) -> list[Job]:
         return self._all(Job, "/v1/jobs", {} if project is None else {"project": project}, limit, after)

@@ -16,7 +16,7 @@ import httpx
 
 from ragforge.domain.cancel import Cancel
 from ragforge.domain.evaluation import Question
-from ragforge.domain.library import Finding, Labels
+from ragforge.domain.library import Finding, Labels, Priority
 from ragforge.domain.plain import encode
 from ragforge.domain.records import Artifact
 from ragforge.domain.retrieval import Tuning
@@ -150,6 +150,10 @@ def job_at(id: str) -> str:
 
 def key_header(key: str) -> dict[str, str]:
     return {"Idempotency-Key": key} if key else {}
+
+
+def urgency(priority: Priority) -> dict[str, str]:
+    return {} if priority is Priority.NORMAL else {"priority": str(priority)}
 
 
 def since_fields(since: datetime | None) -> dict[str, str]:

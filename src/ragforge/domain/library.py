@@ -163,6 +163,7 @@ class Op(StrEnum):
     REMOVE = "remove"
     META = "meta"
     GENERATION = "generation"
+    """Another generation is live; or the one whose number is in `document` is built anew, wherever it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,10 @@ class Change:
     """The document's ordinal: what the indexes filter by."""
     chunk: int | None
     """The chunk's key."""
+
+    def renews(self, generation: int) -> bool:
+        """Whether an index of this generation that has not come so far is to be built anew."""
+        return self.op == Op.GENERATION and self.document == generation
 
 
 class Outcome(StrEnum):
@@ -323,6 +328,14 @@ FOREGROUND = "foreground"
 """In a job's payload: a person waits for it. If its process dies, nobody takes it up but the person."""
 
 
+class Priority(StrEnum):
+    """Which of one's own jobs come first, in this order. Others' turns do not change by it."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """Long work that survives its worker. `fence` grows with each claim; a late writer's is refused."""
@@ -346,6 +359,7 @@ class Job:
     """After an error: what to do next."""
     result: Any = None
     """What became of it: of an upload a list of `FileResult`, else the names of what was made."""
+    priority: Priority = Priority.NORMAL
 
     @property
     def ended(self) -> bool:
@@ -367,6 +381,7 @@ class JobTerms:
     """Of all that was asked for: with the same key it must be the same."""
     lane: str = ""
     """A job waits for those before it on the same lane of its project."""
+    priority: Priority = Priority.NORMAL
 
 
 @dataclass(frozen=True, slots=True)

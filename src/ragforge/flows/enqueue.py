@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 from ragforge.domain.access import Scope
-from ragforge.domain.library import UPLOAD, Job, JobState, JobTerms, Labels, Project
+from ragforge.domain.library import UPLOAD, Job, JobState, JobTerms, Labels, Priority, Project
 from ragforge.errors import Busy, Conflict, NotAllowed
 from ragforge.ingest.accept import upload_name
 from ragforge.operate.access import require_clearance
@@ -37,7 +37,13 @@ class Enqueue:
     """Whose inbox it is; empty if all machines reach it, or there is only one."""
 
     def __call__(
-        self, scope: Scope, slug: str, kind: str, payloads: Sequence[Mapping[str, Any]], key: str
+        self,
+        scope: Scope,
+        slug: str,
+        kind: str,
+        payloads: Sequence[Mapping[str, Any]],
+        key: str,
+        priority: Priority = Priority.NORMAL,
     ) -> list[Job]:
         """A job for each payload. The same `key` again gives the same jobs; with another request it is a conflict."""
         project = self.project_for(scope, slug).id
@@ -48,12 +54,13 @@ class Enqueue:
             before = c.jobs.asked(scope, key) if key else {}
             if any(asked != digest for _, asked in before.values()):
                 raise Conflict("this key was used for another request", hint="take a new key for a new request")
-            jobs = [
-                c.jobs.take_up(scope, before[part][0].id)
-                if part in before  # a job goes with the file that it brought, so some may be missing
-                else c.jobs.enqueue(scope, project, kind, payload, JobTerms(key, part, digest, _lane(kind, payload)))
-                for part, payload in enumerate(payloads)
-            ]
+            jobs = []
+            for part, payload in enumerate(payloads):
+                if part in before:  # a job goes with the file that it brought, so some may be missing
+                    jobs.append(c.jobs.take_up(scope, before[part][0].id))
+                else:
+                    terms = JobTerms(key, part, digest, _lane(kind, payload), priority)
+                    jobs.append(c.jobs.enqueue(scope, project, kind, payload, terms))
         self.bell.ring(kind, len(jobs))
         return jobs
 
@@ -64,14 +71,22 @@ class Enqueue:
         self.inbox.open(self._needed)
         return self.inbox
 
-    def uploads(self, scope: Scope, slug: str, files: Sequence[Received], labels: Labels | None, key: str) -> list[Job]:
+    def uploads(
+        self,
+        scope: Scope,
+        slug: str,
+        files: Sequence[Received],
+        labels: Labels | None,
+        key: str,
+        priority: Priority = Priority.NORMAL,
+    ) -> list[Job]:
         """A job for each file that was received, all or none. From now on they survive everything."""
         inbox = self.open_inbox()
         try:
             if labels is not None and labels.confidentiality > scope.clearance:
                 raise NotAllowed("that is more confidential than your key reaches", hint="choose a lower one")
             inbox.sync([file.inbox for file in files])
-            jobs = self(scope, slug, UPLOAD, [self._payload(file, labels) for file in files], key)
+            jobs = self(scope, slug, UPLOAD, [self._payload(file, labels) for file in files], key, priority)
         except BaseException:
             for file in files:
                 inbox.remove(file.inbox)

@@ -26,7 +26,7 @@ from ragforge.adapters import postgres
 from ragforge.adapters.locks import FileLock
 from ragforge.errors import Busy, CorruptStore, DiskFull, RagforgeError, StoreError, UserError, cannot_write
 
-HEAD = "0014"
+HEAD = "0015"
 """The newest migration; a test compares it with the scripts."""
 
 _UPGRADE_LOCK = 0x7261676675706772

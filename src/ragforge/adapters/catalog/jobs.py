@@ -19,7 +19,7 @@ from ragforge.adapters.catalog.unit import Session, batches, beyond, moment, rea
 from ragforge.domain.access import Clearance, Scope
 from ragforge.domain.archives import Kind
 from ragforge.domain.cursor import Cursor
-from ragforge.domain.library import FOREGROUND, UPLOAD, Job, JobState, JobTerms, Maker, Progress, Topic
+from ragforge.domain.library import FOREGROUND, UPLOAD, Job, JobState, JobTerms, Maker, Priority, Progress, Topic
 from ragforge.errors import NotFound
 
 KEPT_MILLISECONDS = 30 * 24 * 3600 * 1000
@@ -33,6 +33,8 @@ _PAUSE_MILLISECONDS = 1000
 
 _DEATHS = 5
 """So many processes may end over a job before it is set aside: most were killed for another reason, or another job."""
+
+_RANKS = tuple(Priority)
 
 _FEW = 16
 """So many are taken together even where no more are left."""
@@ -76,6 +78,7 @@ class SqlJobs:
             "asked_with": storable(terms.key) or None,
             "part": terms.part,
             "digest": terms.digest,
+            "rank": _RANKS.index(terms.priority),
         }
         session.insert(t.jobs, [row])
         session.tell(Topic.JOB, kind)
@@ -106,7 +109,7 @@ class SqlJobs:
     def claim(
         self, scope: Scope, owner: str, kinds: Sequence[str], lease_seconds: float, job: str | None = None
     ) -> Job | None:
-        """Take a waiting job of these kinds (or the named one) for a while: the oldest of whoever's turn it is."""
+        """Take a waiting job of these kinds (or the named one) for a while: the first of whoever's turn it is."""
         self._take_back(scope)
         waiting = self._ready(scope, kinds)
         if job is not None:
@@ -143,13 +146,14 @@ class SqlJobs:
     ) -> list[Job]:
         """Take more jobs of the same kind, project and principal for the worker of a claimed one. None has failed yet.
 
-        `fits` is asked in their order, once for each. Where few are left, some stay for other workers.
+        `fits` is asked in their order, once for each; their priority is the same. Where few are left, some stay for other workers.
         """
         mine = self._row(scope, job.id)
         waiting = self._ready(scope, [job.kind]).where(
             t.jobs.c.project == mine.project,
             t.jobs.c.principal == mine.principal,
             t.jobs.c.clearance == mine.clearance,
+            t.jobs.c.rank == mine.rank,
             t.jobs.c.attempts == 0,
         )
         some = sa.select(sa.func.count()).select_from(waiting.limit(2 * limit).subquery())
@@ -158,7 +162,7 @@ class SqlJobs:
         return self._taken([row for row in rows if fits(_job(row))], mine.owner, lease_seconds)
 
     def _ready(self, scope: Scope, kinds: Sequence[str]) -> sa.Select[Any]:
-        """Jobs that could begin, the oldest first: those on a lane wait for those before them."""
+        """Jobs that could begin, by priority and the oldest first: those on a lane wait for those before them."""
         before = t.jobs.alias("before")
         blocked = sa.exists().where(
             t.jobs.c.lane != "",
@@ -171,7 +175,7 @@ class SqlJobs:
         return (
             self._select()
             .where(t.jobs.c.state == str(JobState.QUEUED), t.jobs.c.kind.in_(kinds), rested, _visible(scope), ~blocked)
-            .order_by(t.jobs.c.ord)
+            .order_by(t.jobs.c.rank, t.jobs.c.ord)
         )
 
     def _locked(self, ready: sa.Select[Any], limit: int) -> Sequence[Row[Any]]:
@@ -502,4 +506,5 @@ def _job(row: Row[Any]) -> Job:
         principal=row.principal,
         hint=row.hint,
         result=None if row.result is None else json.loads(row.result),
+        priority=_RANKS[row.rank],
     )

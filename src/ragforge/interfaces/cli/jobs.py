@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragforge.domain.library import ENDED, Job, JobState, Outcome
+from ragforge.domain.library import ENDED, Job, JobState, Outcome, Priority
 from ragforge.errors import NotFound, UserError
 from ragforge.interfaces.cli.common import Common, command
 from ragforge.interfaces.cli.output import Column, one_line, paint, plain, print_data, print_json, print_table
@@ -89,6 +89,7 @@ def show(common: Common, id: Name) -> None:
     facts = {
         "project": slugs.get(job.project or "", ""),
         "asked": f"{ago(job.created_at)} by {job.principal}",
+        "priority": "" if job.priority is Priority.NORMAL else str(job.priority),
         "last news": ago(job.updated_at),
         "begun": count(job.attempts, "time") if job.attempts else "",
         "error": one_line(job.error),

@@ -12,7 +12,7 @@ from fastapi import Header, Query
 from starlette.responses import Response
 
 from ragforge.app import Ragforge
-from ragforge.domain.library import Job
+from ragforge.domain.library import Job, Priority
 from ragforge.interfaces.http.caller import Caller
 from ragforge.interfaces.http.shapes import shape
 
@@ -27,6 +27,10 @@ IdempotencyKey = Annotated[
         max_length=200,
         description="The same key with the same request gives the same job, however often it is sent",
     ),
+]
+Urgency = Annotated[
+    Priority,
+    Query(alias="priority", description="Which of your own jobs comes first; nobody is served before others by it"),
 ]
 ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {"model": shape(Job), "description": "It will be done; `Location` tells how far it is"}

@@ -8,7 +8,7 @@ import anyio.to_thread
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from ragforge.domain.library import Job
+from ragforge.domain.library import Job, Priority
 from ragforge.domain.records import Artifact
 from ragforge.interfaces.http.asking import check_model
 from ragforge.interfaces.http.attached import MEDIA, attached
@@ -18,7 +18,7 @@ from ragforge.interfaces.http.pages import Paged
 from ragforge.interfaces.http.requests import ArtifactChange, ArtifactRequest
 from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
-from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Wait, answered
+from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Urgency, Wait, answered
 
 router = APIRouter(
     prefix="/v1/projects/{project}/artifacts", tags=["documents made"], responses=ERRORS, route_class=Route
@@ -33,7 +33,12 @@ def artifacts(project: str, caller: Called, paging: Paged) -> Response:
 
 @router.post("", response_model=shape(Job), responses=ACCEPTED)
 async def make(
-    project: str, asked: ArtifactRequest, caller: Called, wait: Wait = 0, idempotency_key: IdempotencyKey = ""
+    project: str,
+    asked: ArtifactRequest,
+    caller: Called,
+    wait: Wait = 0,
+    idempotency_key: IdempotencyKey = "",
+    priority: Urgency = Priority.NORMAL,
 ) -> Response:
     """Make a document by its outline, section by section, each from passages it cites; the job's result names it."""
 
@@ -41,7 +46,7 @@ async def make(
         check_model(caller, asked.model)
         payload = asked.model_dump()
         caller.forge.making(project=project, **payload)  # nothing begins yet; what cannot be made is told now
-        return caller.forge.enqueue("make", payload, project=project, key=idempotency_key)
+        return caller.forge.enqueue("make", payload, project=project, key=idempotency_key, priority=priority)
 
     return await answered(caller, [await anyio.to_thread.run_sync(enqueue)], wait)
 

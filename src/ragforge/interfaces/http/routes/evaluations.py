@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from ragforge.domain.evaluation import Comparison, ImportReport, Question, QuestionSet, Run, RunDetails
-from ragforge.domain.library import Job
+from ragforge.domain.library import Job, Priority
 from ragforge.interfaces.http.asking import check_model, tuning_of
 from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
@@ -19,7 +19,7 @@ from ragforge.interfaces.http.pages import Paged
 from ragforge.interfaces.http.requests import EvaluationRequest, QuestionsRequest
 from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
-from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Wait, answered
+from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Urgency, Wait, answered
 
 router = APIRouter(prefix="/v1/projects/{project}", tags=["evaluation"], responses=ERRORS, route_class=Route)
 
@@ -55,7 +55,12 @@ def runs(project: str, caller: Called, paging: Paged) -> Response:
 
 @router.post("/evaluations", response_model=shape(Job), responses=ACCEPTED)
 async def evaluate(
-    project: str, asked: EvaluationRequest, caller: Called, wait: Wait = 0, idempotency_key: IdempotencyKey = ""
+    project: str,
+    asked: EvaluationRequest,
+    caller: Called,
+    wait: Wait = 0,
+    idempotency_key: IdempotencyKey = "",
+    priority: Urgency = Priority.NORMAL,
 ) -> Response:
     """Search for every question of a set, perhaps answer it too, and measure; the job's result names the run."""
 
@@ -64,7 +69,9 @@ async def evaluate(
             check_model(caller, model)
         tuning_of(caller, asked)
         caller.forge.questions(asked.questions, project=project)  # a set that is not there is told now
-        return caller.forge.enqueue("evaluate", asked.model_dump(), project=project, key=idempotency_key)
+        return caller.forge.enqueue(
+            "evaluate", asked.model_dump(), project=project, key=idempotency_key, priority=priority
+        )
 
     return await answered(caller, [await anyio.to_thread.run_sync(enqueue)], wait)
 

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ragforge.domain.access import Clearance
-from ragforge.domain.library import Chunk, Document, Job, Labels, Removal, Status
+from ragforge.domain.library import Chunk, Document, Job, Labels, Priority, Removal, Status
 from ragforge.errors import NotFound, UserError
 from ragforge.interfaces.http.caller import Called, Caller
 from ragforge.interfaces.http.errors import ERRORS
@@ -28,7 +28,7 @@ from ragforge.interfaces.http.requests import FileChange, UploadFields
 from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 from ragforge.interfaces.http.streams import streams_of, while_there
-from ragforge.interfaces.http.working import IdempotencyKey, Wait, answered
+from ragforge.interfaces.http.working import IdempotencyKey, Urgency, Wait, answered
 from ragforge.interfaces.misshapen import sentence
 
 router = APIRouter(prefix="/v1/projects/{project}/files", tags=["files"], responses=ERRORS, route_class=Route)
@@ -88,6 +88,7 @@ async def upload(
     name: Annotated[str, Query(max_length=1_000, description="The file's name, where the body is the file")] = "",
     wait: Wait = 0,
     idempotency_key: IdempotencyKey = "",
+    priority: Urgency = Priority.NORMAL,
 ) -> Response:
     """Send files as a form (field `file`, also several), or one as the body itself with its `name`.
 
@@ -104,7 +105,9 @@ async def upload(
             await _received(request, parts)
             labels = labels_of(parts.fields, caller.principal.scope.clearance)
             jobs = await _in_thread(
-                lambda: caller.forge.accept_uploads(parts.received, project=project, labels=labels, key=idempotency_key)
+                lambda: caller.forge.accept_uploads(
+                    parts.received, project=project, labels=labels, key=idempotency_key, priority=priority
+                )
             )
             parts.accepted = True
     except ClientDisconnect:

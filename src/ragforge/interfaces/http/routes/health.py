@@ -93,11 +93,12 @@ class Health:
         return self._found
 
     def _own_indexes(self) -> Iterator[Finding]:
-        """Where several machines serve, each begins once it has indexes of its own."""
+        """Where several machines serve, each begins once it has indexes of its own; later it says when they lag."""
         if self._neighbour is not None:
             at = self._neighbour.standing
-            told = "" if at.ready else f"being built: {at.followed} of {at.projects} projects are there"
-            yield Finding("own indexes", at.ready, told)
+            how_far = f"{at.followed} of {at.projects} projects are"
+            told = f"catching up: {how_far} as the catalog" if at.ready else f"being built: {how_far} there"
+            yield Finding("own indexes", at.ready, "" if at.is_current else told)
 
 
 @router.get("/healthz", response_model=Alive)

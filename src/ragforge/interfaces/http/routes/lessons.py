@@ -26,7 +26,7 @@ from ragforge.domain.lessons import (
     PatternState,
     Words,
 )
-from ragforge.domain.library import Job
+from ragforge.domain.library import Job, Priority
 from ragforge.errors import NotFound
 from ragforge.interfaces import hints
 from ragforge.interfaces.http.caller import Called, Caller
@@ -48,7 +48,7 @@ from ragforge.interfaces.http.routes.files import Download, attachment
 from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
 from ragforge.interfaces.http.streams import streams_of
-from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Wait, answered
+from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Urgency, Wait, answered
 from ragforge.interfaces.lessons import found_for
 from ragforge.interfaces.records import json_text
 
@@ -125,12 +125,19 @@ def verify(project: str, lesson: str, caller: Called) -> Response:
 
 @router.post("/checkpoints", response_model=shape(Job), responses=ACCEPTED)
 async def checkpoint(
-    project: str, asked: CheckpointRequest, caller: Called, wait: Wait = 0, idempotency_key: IdempotencyKey = ""
+    project: str,
+    asked: CheckpointRequest,
+    caller: Called,
+    wait: Wait = 0,
+    idempotency_key: IdempotencyKey = "",
+    priority: Urgency = Priority.NORMAL,
 ) -> Response:
     """Take up what was told since the last checkpoint; the job's result tells what became of it."""
 
     def enqueue() -> Job:
-        return caller.forge.enqueue("checkpoint", {"kind": str(asked.kind)}, project=project, key=idempotency_key)
+        return caller.forge.enqueue(
+            "checkpoint", {"kind": str(asked.kind)}, project=project, key=idempotency_key, priority=priority
+        )
 
     return await answered(caller, [await anyio.to_thread.run_sync(enqueue)], wait)
 

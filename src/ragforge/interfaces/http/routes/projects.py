@@ -8,14 +8,14 @@ import anyio.to_thread
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from ragforge.domain.library import Job, Project, Removal
+from ragforge.domain.library import Job, Priority, Project, Removal
 from ragforge.interfaces.http.caller import Called
 from ragforge.interfaces.http.errors import ERRORS
 from ragforge.interfaces.http.pages import Paged
 from ragforge.interfaces.http.requests import ProjectChange, ProjectRequest, ReindexRequest
 from ragforge.interfaces.http.routing import Route
 from ragforge.interfaces.http.shapes import page_of, shape
-from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Wait, answered
+from ragforge.interfaces.http.working import ACCEPTED, IdempotencyKey, Urgency, Wait, answered
 
 router = APIRouter(prefix="/v1/projects", tags=["projects"], responses=ERRORS, route_class=Route)
 
@@ -58,17 +58,28 @@ def remove(project: str, caller: Called) -> Response:
 
 
 @router.post("/{project}/rebuild", response_model=shape(Job), responses=ACCEPTED)
-async def rebuild(project: str, caller: Called, wait: Wait = 0, idempotency_key: IdempotencyKey = "") -> Response:
+async def rebuild(
+    project: str,
+    caller: Called,
+    wait: Wait = 0,
+    idempotency_key: IdempotencyKey = "",
+    priority: Urgency = Priority.NORMAL,
+) -> Response:
     """Build the indexes of a project anew from the catalog alone; searches go on meanwhile."""
     job = await anyio.to_thread.run_sync(
-        lambda: caller.forge.enqueue("rebuild", {}, project=project, key=idempotency_key)
+        lambda: caller.forge.enqueue("rebuild", {}, project=project, key=idempotency_key, priority=priority)
     )
     return await answered(caller, [job], wait)
 
 
 @router.post("/{project}/reindex", response_model=shape(Job), responses=ACCEPTED)
 async def reindex(
-    project: str, asked: ReindexRequest, caller: Called, wait: Wait = 0, idempotency_key: IdempotencyKey = ""
+    project: str,
+    asked: ReindexRequest,
+    caller: Called,
+    wait: Wait = 0,
+    idempotency_key: IdempotencyKey = "",
+    priority: Urgency = Priority.NORMAL,
 ) -> Response:
     """Split or embed a project anew; it stays usable, and the new index takes over when it is complete."""
 
@@ -77,6 +88,6 @@ async def reindex(
         if asked.embedder is not None:
             caller.forge.require_embedder(asked.embedder)
         payload = {"strategy": asdict(strategy) if strategy else None, "embedder": asked.embedder}
-        return caller.forge.enqueue("reindex", payload, project=project, key=idempotency_key)
+        return caller.forge.enqueue("reindex", payload, project=project, key=idempotency_key, priority=priority)
 
     return await answered(caller, [await anyio.to_thread.run_sync(enqueue)], wait)
