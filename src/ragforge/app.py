@@ -26,6 +26,7 @@ from ragforge.domain.cursor import Cursor
 from ragforge.domain.evaluation import Comparison, Feedback, ImportReport, Question, QuestionSet, Run, RunDetails
 from ragforge.domain.generation import Estimate, Sampling
 from ragforge.domain.library import (
+    SERVER,
     UPLOAD,
     AddReport,
     Chunk,
@@ -1063,10 +1064,13 @@ class Ragforge:
         """What works here, what is missing and how to get it."""
         access.require_owner(self._scope)
         from ragforge.operate.doctor import answering, examine
+        from ragforge.operate.ready import stored_files
 
+        storage = self._parts.storage_probe
         return [
             *examine(self.workspace, self._parts.models(), self.settings.embed.model, self.settings.embed.fallback),
             *answering(self._parts.language_models(with_cards=False)),
+            *([] if storage is None else [stored_files(storage)]),
             *self._parts.catalog.inspect(),
             *self.walls(),
         ]
@@ -1248,7 +1252,12 @@ class Ragforge:
         parts = self._parts
         return list(
             ready(
-                self.workspace, parts.indexes_folder, self.projects, parts.catalog.engine(), parts.new_projects_embedder
+                self.workspace,
+                parts.indexes_folder,
+                self.projects,
+                parts.catalog.engine(),
+                parts.new_projects_embedder,
+                parts.storage_probe,
             )
         )
 
@@ -1426,7 +1435,7 @@ class Ragforge:
         if not parts.node:
             return None
         self._flows.follow.serves = serves
-        role = "server" if serves else "worker"
+        role = SERVER if serves else "worker"
         return Neighbour(
             parts.catalog,
             access.owner(),

@@ -29,6 +29,7 @@ from ragforge.operate import telemetry
 from ragforge.operate.counters import CountedEmbedder, Counters
 from ragforge.operate.inbox import Inbox, SharedInbox
 from ragforge.operate.inflight import InFlight
+from ragforge.operate.ready import Probe
 from ragforge.ports import (
     BlobStore,
     Catalog,
@@ -110,11 +111,17 @@ class Parts:
 
     @once
     def _storage(self) -> Storage:
-        return storage(self.settings.store.blobs, self.settings.store.blobs_url, self.workspace, utc_now)
+        store = self.settings.store
+        return storage(store.blobs, store.blobs_url, self.workspace, utc_now, lambda: self.catalog.identity())
 
     @property
     def blobs(self) -> BlobStore:
         return self._storage.blobs
+
+    @once
+    def storage_probe(self) -> Probe | None:
+        """Whether the storage that machines share answers; None where files are in the workspace."""
+        return Probe(lambda: self.blobs.reach()) if self.settings.store.blobs else None
 
     @once
     def node(self) -> str:
@@ -577,7 +584,9 @@ def _require_catalog(workspace: Path) -> None:
 def _inbox(stored: Storage) -> Inbox:
     if stored.uploads is not None:
         return SharedInbox(stored.inbox, WorkspaceLock, stored.uploads, utc_now)
-    return Inbox(stored.inbox, WorkspaceLock, shared=stored.blobs.shared)
+    if stored.claim is None:
+        return Inbox(stored.inbox, WorkspaceLock)
+    return Inbox(stored.inbox, WorkspaceLock, shared=True, claim=stored.claim)
 
 
 @contextmanager
@@ -590,7 +599,8 @@ def new_place(settings: Settings, folder: Path) -> Iterator[Place]:
     catalog = SqlCatalog.unopened(None if url else folder / "catalog.db", url, utc_now)
     stored = storage(settings.store.blobs, settings.store.blobs_url, folder, utc_now)
     try:
-        yield Place(folder, catalog, stored.blobs, _inbox(stored))
+        require_free = (lambda _: None) if stored.claim is None else stored.claim.require_free
+        yield Place(folder, catalog, stored.blobs, _inbox(stored), require_free)
     finally:
         stored.close()
         catalog.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +16,7 @@ import pytest
 
 from ragforge import Ragforge
 from ragforge.adapters.blobs.storage import storage
+from ragforge.client import RemoteForge
 from ragforge.domain.archives import RestoreReport
 from ragforge.domain.library import JobState, Removal
 from ragforge.errors import StoreError, Unreachable, UserError
@@ -24,7 +25,7 @@ from ragforge.settings import load
 from ragforge.testing.hashing import HashingEmbedder
 from ragforge.testing.postgres import TemporaryPostgres
 from ragforge.testing.s3 import TemporaryS3
-from tests.bad_servers import nobody
+from tests.bad_servers import nobody, silence
 from tests.forge import faults, fill, open_forge, prose
 from tests.serving import serving
 
@@ -214,6 +215,152 @@ def test_an_upload_waits_until_the_storage_is_back(in_s3: Shared) -> None:
     with in_s3.machine("b") as b, working(b):
         eventually(lambda: b.job(job.id).state is JobState.DONE)
         assert b.search("Page 5", project="p").passages[0].name == "a.md"
+
+
+# -- one place, one catalog
+
+
+def refused(attempt: Callable[[], object]) -> StoreError:
+    with pytest.raises(StoreError, match="keeps the files of another catalog") as told:
+        attempt()
+    assert "store.blobs" in told.value.hint and "ragforge-catalog" in told.value.hint
+    return told.value
+
+
+def test_a_place_belongs_to_one_catalog(shared: Shared, postgres: TemporaryPostgres) -> None:
+    files = fill(shared.folder / "docs", 2)
+    database = postgres.create()
+    with shared.machine("other", store__database_url=database, store__blobs="") as other:
+        other.add(files[:1], project="p")
+    with shared.machine("a") as a, shared.machine("other", store__database_url=database) as other:
+        a.add(files[:1], project="p")
+        a.upload(files[1], project="p")
+        shared.stored().put_back(f"owner/2026-01-01/{'0' * 32}", [b"what only the first may clear away"])
+        stored = set(shared.stored().names())
+        refused(lambda: other.add(files[1:], project="p"))
+        refused(lambda: other.upload(files[1], project="p"))
+        refused(lambda: list(other.check(repair=True)))
+        assert waiting_in(other) == set() and len(other.documents(project="p")) == 1
+        assert set(shared.stored().names()) == stored
+        with shared.machine("b") as b, working(b):  # of the same catalog
+            eventually(lambda: len(a.documents(project="p")) == 2)
+        assert [each.repaired for each in a.check(repair=True) if not each.ok] == [True]
+    postgres.drop(database)
+
+
+def test_a_place_in_use_that_is_nobodys_yet_becomes_the_first_ones(shared: Shared, s3: TemporaryS3) -> None:
+    """As an older version left it."""
+    files = fill(shared.folder / "docs", 2)
+    with shared.machine("a") as a:
+        a.add(files[:1], project="p")
+    marker = unmark(shared, s3)
+    with shared.machine("b") as b:
+        b.add(files[1:], project="p")
+    assert unmark(shared, s3) == marker and len(marker) == 16
+
+
+def unmark(shared: Shared, s3: TemporaryS3) -> str:
+    """Take away the mark; whose it was."""
+    if not shared.blobs.startswith("s3:"):
+        path = Path(shared.blobs) / "ragforge-catalog"
+        told = path.read_text()
+        path.unlink()
+        return told
+    bucket, _, folder = shared.blobs.removeprefix("s3://").partition("/")
+    where = {"Bucket": bucket, "Key": f"{folder}/ragforge-catalog"}
+    answer = s3.client.get_object(**where)["Body"].read().decode()
+    s3.client.delete_object(**where)
+    return str(answer)
+
+
+def test_a_catalog_that_moved_or_was_restored_keeps_its_place(
+    shared: Shared, postgres: TemporaryPostgres, s3: TemporaryS3, tmp_path: Path
+) -> None:
+    files, database = fill(shared.folder / "docs", 3), postgres.create()
+    with shared.machine("a", store__database_url="") as a:
+        a.add(files[:1], project="p")
+    flags = {name.replace("__", "."): value for name, value in shared.settings.items()}
+    settings = load(shared.folder / "a", flags={"the test": flags | {"store.database_url": ""}})
+    *_, _ = Ragforge.migrating(shared.database, settings)
+    with shared.machine("a") as a:
+        a.add(files[1:2], project="p")
+        a.backup(tmp_path / "backup.zip")
+    again = load(tmp_path / "again", flags={"the test": flags | {"store.database_url": database}})
+    *_, told = Ragforge.restoring(tmp_path / "backup.zip", again)
+    assert isinstance(told, RestoreReport) and told.files == 2
+    with shared.machine("again", store__database_url=database) as restored:
+        restored.add(files[2:], project="p")
+        assert len(restored.documents(project="p")) == 3 and faults(restored) == []
+    postgres.drop(database)
+
+
+def test_a_backup_is_not_restored_to_the_place_of_another_catalog(
+    shared: Shared, postgres: TemporaryPostgres, tmp_path: Path
+) -> None:
+    files, database = fill(shared.folder / "docs", 2), postgres.create()
+    with open_forge(tmp_path / "small", embed__model="hashing") as small:
+        small.add(files[:1], project="p")
+        small.backup(tmp_path / "backup.zip")
+    with shared.machine("a") as a:
+        a.add(files[1:], project="p")
+    stored = set(shared.stored().names())
+    flags = {name.replace("__", "."): value for name, value in shared.settings.items()}
+    settings = load(tmp_path / "b", flags={"the test": flags | {"store.database_url": database}})
+    refused(lambda: list(Ragforge.restoring(tmp_path / "backup.zip", settings)))
+    assert set(shared.stored().names()) == stored
+    postgres.drop(database)
+
+
+# -- a server tells of it
+
+
+def parts(client: httpx.Client) -> dict[str, Any]:
+    answer = client.get("/readyz")
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json()["parts"])
+
+
+def test_a_server_tells_that_the_storage_is_there(shared: Shared) -> None:
+    with shared.machine("a") as a, serving(a) as url, httpx.Client(base_url=url, timeout=30) as client:
+        eventually(lambda: client.get("/readyz").status_code == 200)
+        assert parts(client)["stored files"] == {"ok": True, "why": "", "warning": False}
+        assert next(each for each in a.doctor() if each.subject == "stored files").detail == "shared; they answer"
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_server_without_its_storage_answers_questions_and_says_so(
+    in_s3: Shared, answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragforge.operate.ready._SILENT_SECONDS", 0.2)
+    with in_s3.machine("a") as a:
+        a.add(fill(in_s3.folder / "docs", 3), project="p")
+    with silence() if answers else nullcontext(nobody()) as away, in_s3.machine("a", store__blobs_url=away) as a:
+        with serving(a) as url, httpx.Client(base_url=url, timeout=30) as client:
+            eventually(lambda: client.get("/readyz").status_code == 200)
+            began = time.monotonic()
+            eventually(lambda: parts(client)["stored files"]["warning"])
+            assert time.monotonic() - began < 5, "nobody waits for it"
+            told = parts(client)["stored files"]
+            assert told["ok"] and "uploads are refused" in told["why"]
+            assert away.removeprefix("http://") not in client.get("/readyz").text and "s3:" not in told["why"]
+            search = client.post("/v1/projects/p/search", json={"question": "Page 2"})
+            assert search.json()["passages"][0]["document"] == "file0002.md" and search.json()["degraded"] == []
+            with RemoteForge(url) as remote:
+                assert [each.subject for each in remote.ready() if each.warning] == ["stored files"]
+        (finding,) = [each for each in a.doctor() if each.subject == "stored files"]
+        assert not finding.ok and finding.hint
+
+
+def test_a_folder_that_went_away_is_told(swift_path: Path) -> None:
+    share = swift_path / "share"
+    share.mkdir()
+    with open_forge(swift_path / "ws", store__blobs=str(share)) as forge:
+        forge.add(fill(swift_path / "docs", 1), project="p")
+        share.rename(swift_path / "elsewhere")
+        (told,) = [each for each in forge.ready() if each.subject == "stored files"]
+        assert told.ok and told.warning and str(share) not in told.detail
+        (finding,) = [each for each in forge.doctor() if each.subject == "stored files"]
+        assert not finding.ok and str(share) in finding.detail and "mount" in finding.hint
 
 
 @pytest.mark.parametrize(

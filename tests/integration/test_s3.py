@@ -229,6 +229,31 @@ def test_names_are_told_page_by_page(s3: TemporaryS3, bucket: Bucket, blobs: S3B
     assert len(told) == len(keys) and set(told) == keys
 
 
+# -- whose it is
+
+
+def test_of_many_who_come_at_once_one_is_the_first(bucket: Bucket) -> None:
+    names = [f"{number:016x}" for number in range(16)]
+    with ThreadPoolExecutor(8) as threads:
+        told = set(threads.map(lambda name: bucket.mark("whose", name), names))
+    assert len(told) == 1 and told <= set(names)
+    assert bucket.mark("whose", "late") == told.pop()
+
+
+def test_storage_that_knows_no_conditions_is_marked_all_the_same(s3: TemporaryS3, bucket: Bucket) -> None:
+    class Plain(Bucket):
+        """As one that refuses a header which it does not know."""
+
+        def _call(self, method: str, name: str, **arguments: object) -> dict[str, object]:
+            if "IfNoneMatch" in arguments:
+                with always(501) as url:
+                    return Bucket(self.name, "", url)._call(method, name, **arguments)
+            return super()._call(method, name, **arguments)
+
+    plain = Plain(bucket.name, folder_of(bucket), s3.url)
+    assert plain.mark("whose", "mine") == plain.mark("whose", "late") == bucket.mark("whose", "later") == "mine"
+
+
 # -- what is refused
 
 

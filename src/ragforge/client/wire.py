@@ -296,7 +296,7 @@ def findings_in(response: httpx.Response) -> list[Finding]:
     except (ValueError, KeyError, TypeError, AttributeError):
         require_ok(response)
         raise StoreError("the server does not tell whether it can work", hint="is it a ragforge server?") from None
-    return [Finding(name, part["ok"], part["why"]) for name, part in parts]
+    return [Finding(name, part["ok"], part["why"], warning=part.get("warning", False)) for name, part in parts]
 
 
 def raised_there(error: Mapping[str, Any], retry_after: str | None = None) -> RagforgeError:

@@ -286,6 +286,10 @@ class News(NamedTuple):
     """The key of the project, the kind of the work, or the id of the job."""
 
 
+SERVER = "server"
+"""The role of a machine that answers questions, and keeps its own indexes up for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A machine that works on the catalog: a workspace folder of its own, and what is done there."""

@@ -273,6 +273,8 @@ class Place:
     catalog: Catalog
     blobs: BlobStore
     inbox: Inbox
+    require_free: Callable[[str], None]
+    """Raises if stored bytes are another catalog's there than of the one that is known so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,6 +384,7 @@ class Restore:
                 raise UserError("the database is not empty", hint="make a new one and name it in store.database_url")
             with place.catalog.loading(scope, _text(facts, "schema"), _tables(archive)) as load:
                 failpoint("restore.loaded")
+                place.require_free(load.identity())
                 meanwhile = [_tombstone(each) for each in _list(facts, "removed_meanwhile")]
                 removed = load.remove_again([*meanwhile, *before.removed])
                 missing = {_text(each, "blob"): _text(each, "name") for each in _list(facts, "missing")}

@@ -109,7 +109,7 @@ class Follow:
             now = c.passages.moment(self._scope, project, generation)
         cancel, done, problems = cancel or Cancel(), [], []
         for lane in self._lanes(now):
-            if not (lane.index.shared or self.serves):
+            if not self._keeps(lane):
                 continue
             try:
                 done.append(self._advance(lane, now, cancel, wait=wait))
@@ -123,7 +123,7 @@ class Follow:
         """Follow what other machines did. True if there was something."""
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, project)
-            names = {self._known_as(lane.index): lane for lane in self._lanes(now) if lane.index.shared or self.serves}
+            names = {self._known_as(lane.index): lane for lane in self._lanes(now) if self._keeps(lane)}
             told = {name: c.changes.followed(self._scope, project, name, now.generation) for name in names}
             since = min(told.values(), default=now.seq)
             many = now.seq - since > STEP
@@ -146,6 +146,10 @@ class Follow:
         """What became of damaged indexes, each told once."""
         with self._lock:
             return self._news.pop(project, [])
+
+    def _keeps(self, lane: Lane) -> bool:
+        """Whether this process keeps the index up."""
+        return lane.index.shared or self.serves
 
     def _advance(self, lane: Lane, now: Moment, cancel: Cancel, *, wait: bool) -> bool:
         try:
@@ -189,10 +193,11 @@ class Follow:
         cancel.check()
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, now.project, now.generation)
-            if watermark is None or watermark < now.forgotten:  # what it has not seen was pruned, perhaps just now
+            changes = [] if watermark is None else c.passages.changes(self._scope, now, watermark, STEP)
+            is_pruned = watermark is None or watermark < now.forgotten  # what it has not seen, perhaps just now
+            if is_pruned or any(change.renews(now.generation) for change in changes):
                 lane.index.rebuild(self._all_rows(c, lane, now, cancel), now.seq)
                 return now.seq
-            changes = c.passages.changes(self._scope, now, watermark, STEP)
             came, went = net(changes)
             rows = lane.some(c, now, came)
         lane.index.apply(rows, _keys(went), changes[-1].seq)
@@ -234,13 +239,21 @@ class Follow:
     # -- building anew
 
     def rebuild(self, project: str, cancel: Cancel) -> Iterator[Progress]:
-        """Build both indexes of the live generation from the catalog; searches go on with the old ones."""
-        with self._catalog.read() as c:
+        """Build both indexes of the live generation from the catalog; searches go on with the old ones.
+
+        Other machines read in the log that they are to build theirs.
+        """
+        with self._catalog.write() as c:
+            asked = c.changes.renew(self._scope, project) if self._node else EVERYTHING
             now = c.passages.moment(self._scope, project)
         for lane in self._lanes(now):
+            if not self._keeps(lane):
+                yield Progress(f"servers rebuild their {lane.name} index", 0, None)
+                continue
             yield Progress(f"rebuilding {lane.name} index", 0, None)
             with self._writing(lane, now, cancel):
-                self._build(lane, now, cancel)
+                if self._told(lane, now)[1] < asked:  # else another process that read the log was quicker
+                    self._build(lane, now, cancel)
                 with _pinned(lane) as reader:
                     rows = reader.rows
             yield Progress(f"rebuilt {lane.name} index", rows, rows, chunks=rows)

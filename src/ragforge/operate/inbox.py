@@ -53,7 +53,16 @@ class Received:
 class Inbox:
     """One folder for all uploads of a workspace, or with `shared` for those of all machines."""
 
-    def __init__(self, folder: Path, new_lock: Callable[[Path], ProcessLock], *, shared: bool = False) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        new_lock: Callable[[Path], ProcessLock],
+        *,
+        shared: bool = False,
+        claim: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`claim` raises if the folder is another catalog's."""
+        self._claim = claim
         self._folder = folder
         self._new_lock = new_lock
         self._rest_seconds = _REST.total_seconds() if shared else 0.0
@@ -65,6 +74,7 @@ class Inbox:
         with self._opening:
             if self._receiving is not None:
                 return
+            self._claim()
             with self.alone() as alone:
                 if alone:
                     self._sweep(needed())

@@ -61,14 +61,20 @@ def identity(workspace: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a machine is with its own indexes since it began."""
+    """How far a machine is with its own indexes."""
 
     projects: int
     followed: int
+    began: bool = False
+    """All were there once: since then it answers with what it has, and the catalog with the rest."""
+
+    @property
+    def is_current(self) -> bool:
+        return self.followed >= self.projects
 
     @property
     def ready(self) -> bool:
-        return self.followed >= self.projects
+        return self.began or self.is_current
 
 
 class Neighbour:
@@ -173,21 +179,22 @@ class Neighbour:
         with self._catalog.read() as c:
             newest = c.changes.newest(self._scope)
         trouble = ""
-        for number, (project, seq) in enumerate(newest.items(), 1):
+        stale = [project for project, seq in newest.items() if self._followed.get(project) != seq]
+        self._stand(len(newest), len(stale))
+        for left, project in zip(reversed(range(len(stale))), stale, strict=True):
             if self._stopping.is_set():
                 return ""
-            if self._followed.get(project) != seq:
-                try:
-                    self._follow(project)
-                    self._followed[project] = seq
-                except NotFound:  # removed meanwhile
-                    pass
-                except StoreError as problem:  # a search does without that index, and says so
-                    trouble = problem.message
-            if not self._standing.ready:
-                self._standing = Standing(len(newest), number)
-        if not newest:
-            self._standing = Standing(0, 0)
+            try:
+                self._follow(project)
+                self._followed[project] = newest[project]
+            except NotFound:  # removed meanwhile
+                pass
+            except StoreError as problem:  # a search does without that index, and says so
+                trouble = problem.message
+            self._stand(len(newest), left)
         for project in set(self._followed).difference(newest):
             del self._followed[project]
         return trouble
+
+    def _stand(self, projects: int, left: int) -> None:
+        self._standing = Standing(projects, projects - left, self._standing.ready)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BufferedReader
 from pathlib import Path
 from threading import Lock
@@ -14,17 +14,21 @@ from typing import BinaryIO
 
 from ragforge.adapters.blobs.keys import checked, is_key, new_key
 from ragforge.durable import sync
-from ragforge.errors import TooLarge, cannot_write
+from ragforge.errors import StoreError, TooLarge, cannot_write
 from ragforge.ports import Clock, StoredBlob
 
 _PIECE = 1 << 20
 
 
 class FolderBlobs:
-    def __init__(self, root: Path, clock: Clock, *, shared: bool = False) -> None:
+    def __init__(
+        self, root: Path, clock: Clock, *, shared: bool = False, claim: Callable[[], None] = lambda: None
+    ) -> None:
+        """`claim` raises if the place is another catalog's."""
         self._root = root
         self._clock = clock
         self._shared = shared
+        self._claim = claim
         self._unsynced: deque[Path] = deque()
         self._syncing = Lock()
 
@@ -34,6 +38,7 @@ class FolderBlobs:
 
     def put(self, owner: str, file: BinaryIO, limit: int) -> StoredBlob:
         """Copy a file's bytes, hashing them on the way. Durable after `sync`."""
+        self._claim()
         key = new_key(owner, self._clock)
         path = self._path(key)
         sha256, size = hashlib.sha256(), 0
@@ -55,6 +60,7 @@ class FolderBlobs:
 
     def put_back(self, key: str, pieces: Iterable[bytes]) -> None:
         """Bytes from a backup, under the name they had there. What stands under it is replaced."""
+        self._claim()
         path = self._path(key)
         new = path.with_name(secrets.token_hex(16))  # what a kill leaves is found as nobody's
         fd = _create(new)
@@ -105,11 +111,64 @@ class FolderBlobs:
         return path.parent, path.parent.parent, self._root, self._root.parent
 
     def names(self) -> Iterator[str]:
+        self._claim()
         names = (path.relative_to(self._root).as_posix() for path in self._root.glob("*/*/*"))
         yield from filter(is_key, names)
 
+    def reach(self) -> None:
+        """Look into the folder: it may be a share that is not mounted any more."""
+        try:
+            with os.scandir(self._root) as inside:
+                next(inside, None)
+        except OSError as problem:
+            why = problem.strerror or str(problem)
+            raise StoreError(f"{self._root} cannot be read: {why}", hint="mount it; store.blobs names it") from problem
+
     def _path(self, key: str) -> Path:
         return self._root / checked(key)
+
+
+class FolderMarks:
+    """What is marked in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def marked(self, name: str) -> str:
+        """What stands under the name; empty if nothing does."""
+        path = self._folder / name
+        try:
+            return path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return ""
+        except OSError as problem:
+            why = problem.strerror or str(problem)
+            raise StoreError(f"{path} cannot be read: {why}", hint="mend its permissions") from problem
+
+    def mark(self, name: str, text: str) -> str:
+        """What stands under the name: the text, if nothing did. Of many who come at once, one is the first."""
+        path = self._folder / name
+        own = path.with_name(f"{name}.{secrets.token_hex(8)}")
+        try:
+            own.touch(0o600)
+            own.write_text(text, encoding="utf-8")
+            sync(own)
+            _name_it(own, path)
+            sync(self._folder)
+        except OSError as problem:
+            raise cannot_write(path, problem) from problem
+        finally:
+            own.unlink(missing_ok=True)
+        return self.marked(name)
+
+
+def _name_it(own: Path, path: Path) -> None:
+    try:
+        os.link(own, path)
+    except FileExistsError:  # another was quicker
+        return
+    except OSError:  # a share without links: who is last counts, for all who look now
+        own.rename(path)
 
 
 def _create(path: Path) -> int:

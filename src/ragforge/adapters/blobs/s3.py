@@ -137,6 +137,26 @@ class Bucket:
                     raise
         raise AssertionError
 
+    def mark(self, name: str, text: str) -> str:
+        """What stands under the name: the text, if nothing did. Of many who come at once, one is the first."""
+        data = text.encode()
+        try:
+            self._call("put_object", name, Body=data, ContentMD5=_md5(data), IfNoneMatch="*")
+        except StoreError as refused:
+            status = _answer(refused.__cause__).status if refused.__cause__ else 0
+            if status in (400, 501):  # it knows no conditions: who is last counts, for all who look now
+                if not self.marked(name):
+                    self.store(name, [data])
+            elif status not in (409, 412):  # another was quicker
+                raise
+        return self.marked(name)
+
+    def marked(self, name: str) -> str:
+        """What stands under the name; empty if nothing does."""
+        with suppress(FileNotFoundError), self.open(name) as file:
+            return file.read().decode(errors="replace")
+        return ""
+
     def remove(self, name: str) -> str:
         """All versions that the bucket keeps of it. Returns what stays all the same, and why."""
         answer = self._delete(name)
@@ -170,6 +190,11 @@ class Bucket:
             for item in page.get("Contents", ()):
                 yield item["Key"].removeprefix(self._folder), item["LastModified"]
 
+    def reach(self) -> None:
+        """Raises soon if the server does not answer, or does not let us in."""
+        asked = {"Bucket": self.name, "Prefix": self._folder, "MaxKeys": 1}
+        self._wait(lambda s3: s3._call_s3("list_objects_v2", **asked), _CONNECT_SECONDS)
+
     def abandon_uploads(self, moment: datetime) -> None:
         """Parts of what a killed process was sending then, and that nobody sees: where that is allowed."""
         with suppress(StoreError):
@@ -197,12 +222,12 @@ class Bucket:
     def _ask(self, method: str, **arguments: Any) -> dict[str, Any]:
         return self._wait(lambda s3: s3._call_s3(method, Bucket=self.name, **arguments))
 
-    def _wait(self, work: Callable[[S3FileSystem], Coroutine[Any, Any, T]]) -> T:
+    def _wait(self, work: Callable[[S3FileSystem], Coroutine[Any, Any, T]], seconds: float = 0) -> T:
         """Done by the thread of s3fs. Whoever is interrupted meanwhile interrupts it."""
         s3 = self._filesystem
         task = asyncio.run_coroutine_threadsafe(work(s3), s3.loop)
         try:
-            return task.result(_LONGEST_SECONDS)
+            return task.result(seconds or _LONGEST_SECONDS)
         except Exception as problem:
             raise self._told(problem) from problem
         finally:
@@ -265,12 +290,15 @@ class S3Blobs:
 
     shared = True
 
-    def __init__(self, bucket: Bucket, clock: Clock) -> None:
+    def __init__(self, bucket: Bucket, clock: Clock, claim: Callable[[], None] = lambda: None) -> None:
+        """`claim` raises if the place is another catalog's."""
         self._bucket = bucket
         self._clock = clock
+        self._claim = claim
 
     def put(self, owner: str, file: BinaryIO, limit: int) -> StoredBlob:
         """Copy a file's bytes, hashing them on the way."""
+        self._claim()
         key = new_key(owner, self._clock)
         sha256, size = hashlib.sha256(), 0
 
@@ -288,6 +316,7 @@ class S3Blobs:
 
     def put_back(self, key: str, pieces: Iterable[bytes]) -> None:
         """Bytes from a backup, under the name they had there. What stands under it is replaced."""
+        self._claim()
         self._bucket.store(checked(key), pieces)
 
     def open(self, key: str) -> BufferedReader:
@@ -300,16 +329,22 @@ class S3Blobs:
         """What was answered is durable."""
 
     def names(self) -> Iterator[str]:
+        self._claim()
         yield from filter(is_key, (name for name, _ in self._bucket.names()))
+
+    def reach(self) -> None:
+        self._bucket.reach()
 
 
 class S3Uploads:
     """Uploads that wait, beside the original bytes."""
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: Bucket, claim: Callable[[], None] = lambda: None) -> None:
         self._bucket = bucket
+        self._claim = claim
 
     def put(self, name: str, file: BinaryIO) -> None:
+        self._claim()
         self._bucket.store_new(f"{_INBOX}/{name}", iter(lambda: file.read(_PIECE), b""))
 
     def open(self, name: str) -> BufferedReader:
@@ -320,6 +355,8 @@ class S3Uploads:
 
     def before(self, moment: datetime) -> Iterator[str]:
         """Also ends what nobody has been sending since."""
+        self._bucket.reach()  # whoever starts must not wait for minutes where nobody answers
+        self._claim()
         self._bucket.abandon_uploads(moment)
         for name, came in self._bucket.names(f"{_INBOX}/"):
             if came < moment:

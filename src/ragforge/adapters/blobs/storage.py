@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ragforge.adapters.blobs.folder import FolderBlobs
+from ragforge.adapters.blobs.claim import Claim
+from ragforge.adapters.blobs.folder import FolderBlobs, FolderMarks
 from ragforge.errors import StoreError, UserError
 from ragforge.ports import BlobStore, Clock, UploadStore
 
@@ -25,23 +26,30 @@ class Storage:
     """Where uploads are received; they also wait there, unless there are `uploads`."""
     uploads: UploadStore | None = None
     close: Callable[[], None] = lambda: None
+    claim: Claim | None = None
+    """That it belongs to one catalog, where others could name it too."""
 
 
-def storage(place: str, url: str, workspace: Path, clock: Clock) -> Storage:
-    """What the settings `store.blobs` and `store.blobs_url` name."""
+def storage(place: str, url: str, workspace: Path, clock: Clock, identity: Callable[[], str] | None = None) -> Storage:
+    """What the settings `store.blobs` and `store.blobs_url` name. `identity`: by what its catalog is known."""
     if not place:
         return Storage(FolderBlobs(workspace / "uploads", clock), workspace / "inbox")
     if found := _BUCKET.fullmatch(place):
-        return _in_bucket(found[1], found[2], url, workspace, clock)
+        return _in_bucket(found[1], found[2], url, workspace, clock, identity)
     folder = _folder(place)
-    return Storage(FolderBlobs(folder, clock, shared=True), folder / "inbox")
+    claim = Claim(str(folder), FolderMarks(folder), identity)
+    return Storage(FolderBlobs(folder, clock, shared=True, claim=claim), folder / "inbox", claim=claim)
 
 
-def _in_bucket(name: str, folder: str, url: str, workspace: Path, clock: Clock) -> Storage:
+def _in_bucket(
+    name: str, folder: str, url: str, workspace: Path, clock: Clock, identity: Callable[[], str] | None
+) -> Storage:
     from ragforge.adapters.blobs.s3 import Bucket, S3Blobs, S3Uploads
 
     bucket = Bucket(name, folder, url)
-    return Storage(S3Blobs(bucket, clock), workspace / "inbox", S3Uploads(bucket), bucket.close)
+    claim = Claim(str(bucket), bucket, identity)
+    blobs, uploads = S3Blobs(bucket, clock, claim), S3Uploads(bucket, claim)
+    return Storage(blobs, workspace / "inbox", uploads, bucket.close, claim)
 
 
 def _folder(place: str) -> Path:

@@ -160,6 +160,16 @@ class SqlCatalog:
         with self._database.read() as connection:
             return holds_nothing(connection)
 
+    def identity(self) -> str:
+        """By what it is known wherever it goes: moved or restored, it is still the same."""
+        from ragforge.adapters.catalog.identity import identity, known_identity
+
+        with self._database.read() as connection:
+            if known := known_identity(Session(connection, self._clock)):
+                return known
+        with self._database.write() as connection:
+            return identity(Session(connection, self._clock))
+
     def flush(self) -> bool:
         """Leave nothing behind in the write-ahead log. False while a reader still needs it."""
         return self._database.checkpoint()

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.unit import Session, moment, storable
 from ragforge.domain.access import Scope
-from ragforge.domain.library import Node
+from ragforge.domain.library import SERVER, Node, Op, Topic
 from ragforge.errors import NotAllowed
 
 AWAY = timedelta(days=1)
@@ -30,8 +30,7 @@ class SqlChanges:
         away = _away(self._session.now() - AWAY // timedelta(milliseconds=1))
         slowest = sa.select(sa.func.min(t.index_states.c.watermark)).where(t.index_states.c.project == row.ord, ~away)
         watermark = self._session.execute(slowest).scalar()
-        last = sa.select(sa.func.max(t.changes.c.seq)).where(t.changes.c.project == row.ord)
-        newest = int(self._session.execute(last).scalar() or 0)
+        newest = self._last(row.ord)
         passed = newest - 1 if watermark is None else min(int(watermark), newest - 1)
         result = self._session.execute(
             sa.delete(t.changes).where(t.changes.c.project == row.ord, t.changes.c.seq <= passed)
@@ -39,6 +38,15 @@ class SqlChanges:
         behind = (t.projects.c.ord == row.ord, t.projects.c.forgotten < passed)
         self._session.execute(sa.update(t.projects).where(*behind).values(forgotten=passed))
         return int(result.rowcount)
+
+    def renew(self, scope: Scope, project: str) -> int:
+        """Every index of the live generation is to be built anew, wherever it is. Returns the line that says so."""
+        row = self._session.project(scope, project)
+        self._session.lock(row.ord)
+        line = {"project": row.ord, "op": str(Op.GENERATION), "document": row.generation, "chunk": None}
+        self._session.insert(t.changes, [line])
+        self._session.tell(Topic.CHANGES, row.ord)
+        return self._last(row.ord)
 
     def follow(self, scope: Scope, project: str, engine: str, generation: int, fingerprint: str, seq: int) -> None:
         """An index has applied the log up to `seq`; what it has passed may be pruned."""
@@ -77,6 +85,10 @@ class SqlChanges:
         )
         return {project: int(seq) for project, seq in found if scope.reaches(project)}
 
+    def _last(self, project: int) -> int:
+        last = sa.select(sa.func.max(t.changes.c.seq)).where(t.changes.c.project == project)
+        return int(self._session.execute(last).scalar() or 0)
+
 
 class SqlNodes:
     def __init__(self, session: Session) -> None:
@@ -113,9 +125,10 @@ class SqlNodes:
 
 
 def _away(since: int) -> sa.ColumnElement[bool]:
-    """Indexes of machines that neither followed nor were seen since then."""
+    """Indexes of machines that neither followed nor were seen to serve since then."""
     state = t.index_states.c
-    seen = sa.exists().where(t.nodes.c.seen_at >= since, state.engine.endswith("@" + t.nodes.c.id))
+    serves = sa.and_(t.nodes.c.role == SERVER, t.nodes.c.seen_at >= since)
+    seen = sa.exists().where(serves, state.engine.endswith("@" + t.nodes.c.id))
     return sa.and_(state.engine.contains("@"), state.updated_at < since, ~seen)
 
 

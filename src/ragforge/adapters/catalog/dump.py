@@ -17,6 +17,7 @@ from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.catalog import SqlUnit
 from ragforge.adapters.catalog.conversations import remove_conversation, remove_turn
 from ragforge.adapters.catalog.database import HEAD, Database
+from ragforge.adapters.catalog.identity import known_identity
 from ragforge.adapters.catalog.jobs import KEPT_MILLISECONDS, waiting_uploads
 from ragforge.adapters.catalog.querylog import remove_questions
 from ragforge.adapters.catalog.unit import Session, batches, milliseconds
@@ -71,6 +72,10 @@ class SqlLoad:
         self.unit = unit
         self._scope = scope
         self._session = session
+
+    def identity(self) -> str:
+        """By what the catalog was known when the backup was made; empty if it was not yet."""
+        return known_identity(self._session)
 
     def remove_again(self, tombstones: Sequence[Tombstone]) -> int:
         """What the backup knows was removed before it was made: if that is in it, it had come back."""

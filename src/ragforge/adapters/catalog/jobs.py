@@ -146,7 +146,8 @@ class SqlJobs:
     ) -> list[Job]:
         """Take more jobs of the same kind, project and principal for the worker of a claimed one. None has failed yet.
 
-        `fits` is asked in their order, once for each; their priority is the same. Where few are left, some stay for other workers.
+        Their priority is the same, and `fits` is asked in their order, once for each. Where few are left, some stay for
+        other workers.
         """
         mine = self._row(scope, job.id)
         waiting = self._ready(scope, [job.kind]).where(

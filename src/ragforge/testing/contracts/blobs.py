@@ -57,6 +57,10 @@ class BlobStoreContract:
             assert file.read() == data
         assert stored.key.startswith("owner/2026-03-01/")
 
+    def test_it_can_be_reached(self, blobs: BlobStore) -> None:
+        blobs.put("owner", io.BytesIO(b"x"), LIMIT)
+        blobs.reach()
+
     def test_it_can_be_read_in_any_order(self, blobs: BlobStore) -> None:
         data = some_bytes(19 * MB)
         with blobs.open(blobs.put("owner", io.BytesIO(data), LIMIT).key) as file:

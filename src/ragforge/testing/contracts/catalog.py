@@ -32,6 +32,7 @@ from ragforge.domain.library import (
     Labels,
     Op,
     Outcome,
+    Priority,
     Progress,
     Publication,
     Removed,
@@ -820,6 +821,29 @@ class CatalogContract(ShelfContract):
             unit.changes.unfollow(owner(), shelf.id, [2], ["snapshot@aa"])
             assert unit.changes.followed(owner(), shelf.id, "tantivy@bb", 1) == -1
 
+    def test_it_is_known_by_one_word_whoever_asks_first(self, shelf: Shelf) -> None:
+        with ThreadPoolExecutor(4) as threads:
+            known = set(threads.map(lambda _: shelf.catalog.identity(), range(8)))
+        (word,) = known
+        assert len(word) == 16 and int(word, 16) and shelf.catalog.identity() == word
+
+    def test_the_log_says_that_all_build_anew_until_they_have(self, shelf: Shelf) -> None:
+        shelf.add("/a", WORDS)
+        last = shelf.last_change()
+        with shelf.catalog.write() as unit:
+            for engine in ("tantivy@aa", "tantivy@bb"):
+                unit.changes.follow(owner(), shelf.id, engine, 1, "f", last)
+            line = unit.changes.renew(owner(), shelf.id)
+            assert line > last and unit.changes.newest(owner()) == {shelf.id: line}
+            unit.changes.follow(owner(), shelf.id, "tantivy@aa", 1, "f", line)
+        shelf.add("/b", "another text")
+        with shelf.catalog.write() as unit:
+            unit.changes.prune(owner(), shelf.id)
+        (renewal,) = [change for change in shelf.changes(last) if change.renews(1)]
+        assert renewal.seq == line and not renewal.renews(2) and renewal.chunk is None
+        shelf.reindex("splitter/2", CARD, 10)
+        assert not any(change.renews(2) for change in shelf.changes(last)), "a new generation is built once"
+
     def test_the_log_is_not_kept_for_a_machine_that_is_away_for_a_day(self, shelf: Shelf, clock: ManualClock) -> None:
         shelf.add("/a", WORDS)
         last, lines = shelf.last_change(), len(shelf.changes())
@@ -843,7 +867,7 @@ class CatalogContract(ShelfContract):
             assert unit.changes.followed(owner(), shelf.id, "tantivy@bb", 1) == -1
 
     def test_the_log_is_not_kept_for_whoever_ran_one_command_and_left(self, shelf: Shelf, clock: ManualClock) -> None:
-        """Nobody ever saw that machine serve or work: only its indexes are known."""
+        """Nobody ever saw that machine serve: only its indexes are known. A worker does not keep them up."""
         shelf.add("/a", WORDS)
         lines = len(shelf.changes())
         with shelf.catalog.write() as unit:
@@ -851,6 +875,7 @@ class CatalogContract(ShelfContract):
             assert unit.changes.prune(owner(), shelf.id) == 0, "it may come back soon"
         clock.advance(25 * 3600)
         with shelf.catalog.write() as unit:
+            unit.nodes.seen(owner(), "cc", "host-cc", "worker", "1")
             assert unit.changes.prune(owner(), shelf.id) == lines - 1
         clock.advance(7 * 24 * 3600)
         with shelf.catalog.write() as unit:
@@ -1087,6 +1112,29 @@ class CatalogContract(ShelfContract):
         expected = [theirs[0], lone, pair[0], theirs[1], pair[1], *theirs[2:]]
         assert [self.claim(shelf).id for _ in expected] == [job.id for job in expected]
 
+    def test_what_is_urgent_comes_first_among_ones_own(self, shelf: Shelf) -> None:
+        """It changes nobody else's turn, and nothing on a lane."""
+        other = replace(owner(), principal="key:a", oversees=False)
+        with shelf.catalog.write() as unit:
+            low, plain, high = (
+                unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms(priority=priority))
+                for priority in (Priority.LOW, Priority.NORMAL, Priority.HIGH)
+            )
+            theirs = [unit.jobs.enqueue(other, shelf.id, "add", {}, JobTerms(lane="a")) for _ in range(2)]
+            unit.jobs.enqueue(other, shelf.id, "add", {}, JobTerms(lane="a", priority=Priority.HIGH))
+            assert [job.priority for job in (low, plain, high)] == [Priority.LOW, Priority.NORMAL, Priority.HIGH]
+        assert [self.claim(shelf).id for _ in range(4)] == [high.id, theirs[0].id, plain.id, low.id]
+
+    def test_what_is_less_urgent_is_not_taken_along(self, shelf: Shelf) -> None:
+        with shelf.catalog.write() as unit:
+            first, _, second = (
+                unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms(priority=priority))
+                for priority in (Priority.HIGH, Priority.NORMAL, Priority.HIGH)
+            )
+        claimed = self.claim(shelf, job=first.id)
+        with shelf.catalog.write() as unit:
+            assert [job.id for job in unit.jobs.claim_alike(owner(), claimed, 10, 10, lambda job: True)] == [second.id]
+
     def test_one_worker_serves_all_in_turn(self, shelf: Shelf, clock: ManualClock) -> None:
         """When nothing runs, it is the turn of whoever was served the longest ago."""
         guests = [replace(owner(), principal=f"key:{name}", oversees=False) for name in "ab"]
@@ -1305,6 +1353,7 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.embeddings.pending(s, p, GENERATION, 1),
             lambda u, s, p: u.embeddings.sweep(s, p),
             lambda u, s, p: u.changes.prune(s, p),
+            lambda u, s, p: u.changes.renew(s, p),
             lambda u, s, p: u.changes.follow(s, p, "engine", 1, "", 0),
             lambda u, s, p: u.changes.followed(s, p, "engine", 1),
             lambda u, s, p: u.changes.unfollow(s, p, [1], ["engine"]),

@@ -36,6 +36,7 @@ class Alive(TypedDict):
 class Part(TypedDict):
     ok: bool
     why: str
+    warning: bool
 
 
 class Ready(TypedDict):
@@ -87,7 +88,7 @@ class Health:
             alive = self._workers_alive()
             workers = Finding("workers", alive, "" if alive else "the threads that take files in have ended")
             found = [*self._forge.ready(), self._walls, workers, *self._own_indexes()]
-            parts = {part.subject: Part(ok=part.ok, why=part.detail) for part in found}
+            parts = {part.subject: Part(ok=part.ok, why=part.detail, warning=part.warning) for part in found}
             self._found = Ready(ready=all(part.ok for part in found), parts=parts)
             self._looked = time.monotonic()
         return self._found
