@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import Browser, ConsoleMessage, Download, Locator, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Download,
+    Locator,
+    Page,
+    WebSocketRoute,
+    expect,
+    sync_playwright,
+)
 
 from ragforge.testing.model_server import ModelServer
 from tests.process import Serving, serve
@@ -119,7 +130,7 @@ class Driver:
         return self.page.locator(".answer .text").last
 
     def cite(self) -> Locator:
-        """The last mark of the newest answer, which is whole: while it is written its marks are drawn anew."""
+        """The last mark of the newest answer, when that is whole: only then its words are marked in the passage."""
         expect(self.page.get_by_role("button", name="Retry").last).to_be_visible()
         self.settle()
         return self.page.locator(".cite").last
@@ -175,3 +186,32 @@ def downloaded(driver: Driver, button: Locator) -> bytes:
         button.click()
     download: Download = coming.value
     return Path(str(download.path())).read_bytes()
+
+
+class Line:
+    """The line between a tab and its server; each direction can be held up, as a slow one would."""
+
+    def __init__(self, page: Page) -> None:
+        self._held: dict[str, list[bytes]] = {}
+        page.route_web_socket(re.compile("/_stcore/stream"), self._route)
+
+    def _route(self, tab: WebSocketRoute) -> None:
+        self._to: dict[str, WebSocketRoute] = {"up": tab.connect_to_server(), "down": tab}
+        tab.on_message(lambda said: self._pass("up", said))
+        self._to["up"].on_message(lambda said: self._pass("down", said))
+
+    def _pass(self, way: str, said: str | bytes) -> None:
+        if way in self._held and isinstance(said, bytes):
+            self._held[way].append(said)
+        else:
+            self._to[way].send(said)
+
+    @contextmanager
+    def held(self, way: Literal["up", "down"]) -> Iterator[list[bytes]]:
+        """What is said meanwhile; it comes at once afterwards."""
+        self._held[way] = []
+        try:
+            yield self._held[way]
+        finally:
+            for said in self._held.pop(way):
+                self._to[way].send(said)

@@ -311,7 +311,7 @@ def test_O3_the_page_is_there_in_two_seconds_and_works_by_keyboard(
             driver.page.get_by_test_id("stChatInputTextArea").focus()
             driver.page.keyboard.type("How long can I return a chair?")
             driver.page.keyboard.press("Enter")
-            # The marks of an answer that is still being written are drawn anew when it is whole, and lose the focus.
+            # Only of an answer that is whole are the words marked in the passage.
             expect(driver.page.get_by_role("button", name="Retry")).to_be_visible()
             driver.settle()
             driver.page.locator(".cite").last.focus()

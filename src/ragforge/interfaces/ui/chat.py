@@ -5,8 +5,9 @@ Three views of one conversation: the answers, the prompt of the next question, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import as_file, files
 from uuid import uuid4
 
@@ -39,6 +40,7 @@ from ragforge.interfaces.ui.session import (
 )
 from ragforge.interfaces.words import ago, count, duration, price
 
+_ASSISTANT = ":material/auto_stories:"
 _FOLLOW_SECONDS = 0.3
 _TITLE = 80
 _TURNS = 20
@@ -90,17 +92,25 @@ def chat(session: Session) -> None:
 
 
 def _view() -> str:
-    key = f"view-{kept('view_number', 0)}"
+    number = kept("view_number", 0)
+    key = f"view-{number}"
     st.segmented_control(
         "View",
         VIEWS,
         key=key,
         default=kept("view", "Answer"),
         required=True,
-        on_change=lambda: keep("view", st.session_state[key] or "Answer"),
+        on_change=_chosen,
+        args=(number, key),
         label_visibility="collapsed",
     )
     return str(kept("view", "Answer"))
+
+
+def _chosen(number: int, key: str) -> None:
+    """A browser that has not drawn the page since tells of the widget of the view before: that chooses nothing."""
+    if number == kept("view_number", 0):
+        keep("view", st.session_state[key] or "Answer")
 
 
 def _input(session: Session, *, busy: bool) -> None:
@@ -224,22 +234,26 @@ def _conversation(session: Session) -> bool:
             st.rerun()
         if not exchanges and latest is None:
             _welcome(session)
-        for exchange in _recent(session, exchanges):
-            _exchange(session, exchange, is_last=exchange is exchanges[-1] and not answering)
+        for place in _recent(session, len(exchanges), answering):
+            _exchange(session, exchanges[place], place, is_last=place == len(exchanges) - 1 and not answering)
         if latest is not None and answering:
             _question(latest.question)
-            st.fragment(_live, run_every=_FOLLOW_SECONDS)(session, latest)
+            with st.chat_message("assistant", avatar=_ASSISTANT):
+                _words(partial(_live, session, latest), _key(session, len(exchanges)), live=True)
         elif latest is not None and latest.result is None:
-            _unanswered(session, latest)
+            _unanswered(session, latest, _key(session, len(exchanges)))
     return answering
 
 
-def _recent(session: Session, exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
-    """The last ones, and those before them on demand: every look at the page draws all that is on it."""
+def _recent(session: Session, number: int, answering: bool) -> range:
+    """The last ones, and those before them on demand: every look at the page draws all that is on it.
+
+    An answer that is being written counts already: what is drawn when it is whole stands in the same places.
+    """
     opened, shown = kept("earlier", ("", _TURNS))
     most = shown if opened == session.conversation else _TURNS
-    if len(exchanges) > most:
-        earlier = len(exchanges) - most
+    earlier = max(0, number + answering - most)
+    if earlier:
         st.button(
             f"Show {min(earlier, _TURNS):,} of {count(earlier, 'earlier turn')}",
             key="earlier-turns",
@@ -247,25 +261,43 @@ def _recent(session: Session, exchanges: Sequence[Exchange]) -> Sequence[Exchang
             on_click=keep,
             args=("earlier", (session.conversation, most + _TURNS)),
         )
-    return exchanges[-most:]
+    return range(earlier, number)
 
 
-def _exchange(session: Session, exchange: Exchange, *, is_last: bool) -> None:
+def _key(session: Session, place: int) -> str:
+    """Of the answer at this place of the conversation, from its first word on."""
+    return f"answer-{_thread(session)}-{place}"
+
+
+def _words(
+    show: Callable[[str], Place | None], key: str, files: Sequence[InjectedFile] = (), *, live: bool = False
+) -> None:
+    """Of an answer, half or whole: the same part of the page, so that what is pressed in one is heard in the other."""
+    with st.container():
+        _named(files)
+    st.fragment(_pressable, run_every=_FOLLOW_SECONDS if live else None)(show, key)
+
+
+def _pressable(show: Callable[[str], Place | None], key: str) -> None:
+    pressed = show(key)
+    if pressed is not None:
+        open_window("passage", pressed)
+        st.rerun()
+
+
+def _exchange(session: Session, exchange: Exchange, place: int, *, is_last: bool) -> None:
     key = exchange.key
     if is_last and kept("editing", None) == key:
         _edit(session, exchange)
         return
     _question(exchange.question)
-    with st.chat_message("assistant", avatar=":material/auto_stories:"):
+    with st.chat_message("assistant", avatar=_ASSISTANT):
         account = exchange.result.account if exchange.result else None
-        if account is not None:
-            _named(account.files)
-        pressed = _abstained(exchange, key) if exchange.abstained else _answered(exchange, key)
+        show = _abstained if exchange.abstained else _answered
+        _words(partial(show, exchange), _key(session, place), account.files if account else ())
         if account is not None:
             _told(exchange, account)
         _below(session, exchange, key, is_last=is_last)
-    if pressed is not None:
-        open_window("passage", pressed)
 
 
 def _question(text: str) -> None:
@@ -290,7 +322,7 @@ def _answered(exchange: Exchange, key: str) -> Place | None:
     for citation in exchange.citations:
         first.setdefault(citation.marker, citation)
     listed = [Listed(number, each.name, where(each.locator)) for number, each in sorted(first.items())]
-    number = cited(answer_html(exchange.text, exchange.citations), listed, key=f"answer-{key}")
+    number = cited(answer_html(exchange.text, exchange.citations), listed, key=key)
     return Place.cited(first[number]) if number in first else None
 
 
@@ -307,7 +339,7 @@ def _abstained(exchange: Exchange, key: str) -> Place | None:
     st.caption("What comes nearest")
     places = {number: Place.found(number, each) for number, each in enumerate(result.nearest, 1)}
     listed = [Listed(number, each.name, where(each.locator)) for number, each in places.items()]
-    return places.get(cited("", listed, key=f"nearest-{key}") or 0)
+    return places.get(cited("", listed, key=key) or 0)
 
 
 def _told(exchange: Exchange, account: Account) -> None:
@@ -408,11 +440,11 @@ def _edit(session: Session, exchange: Exchange) -> None:
 # -- on its way
 
 
-def _unanswered(session: Session, asked: Asked) -> None:
+def _unanswered(session: Session, asked: Asked, key: str) -> None:
     """A question that came to nothing."""
     _question(asked.question)
-    with st.chat_message("assistant", avatar=":material/auto_stories:"):
-        pressed = _written(asked)
+    with st.chat_message("assistant", avatar=_ASSISTANT):
+        _words(partial(_written, asked), key)
         if asked.step is Step.STOPPED:
             st.info("Stopped before the answer was complete. Nothing of it was kept.", icon=":material/stop_circle:")
         elif asked.problem is not None:
@@ -423,33 +455,28 @@ def _unanswered(session: Session, asked: Asked) -> None:
             if st.button("Dismiss", key=f"dismiss-{asked.id}", type="tertiary"):
                 session.engine.answers.forget(session.visitor.id, _thread(session))
                 st.rerun()
-    if pressed is not None:
-        open_window("passage", pressed)
 
 
-def _written(asked: Asked) -> Place | None:
+def _written(asked: Asked, key: str) -> Place | None:
     """What there is of an answer, and the source whose number was pressed just now."""
     numbers = {source.number: source for source in asked.sources}
     if not asked.text:
         return None
     html = answer_html(asked.text, sources=numbers)
-    number = cited(html, key=f"answer-{asked.id}", writing=not asked.ended)
+    number = cited(html, key=key, writing=not asked.ended)
     return Place.read(numbers[number]) if number in numbers else None
 
 
-def _live(session: Session, asked: Asked) -> None:
+def _live(session: Session, asked: Asked, key: str) -> Place | None:
     """Looks again and again, alone; when the answer is there the whole page is drawn once."""
     if asked.ended or not session.visitor.may_go_on():
         st.rerun()
-    with st.chat_message("assistant", avatar=":material/auto_stories:"):
-        pressed = _written(asked)
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.button("Stop", key=f"stop-{asked.id}", icon=":material/stop_circle:", on_click=asked.stop)
-            doing = _DOING.get(asked.step, "").format(count(len(asked.sources), "passage"))
-            dim(f"{doing} {duration(asked.seconds)}")
-    if pressed is not None:
-        open_window("passage", pressed)
-        st.rerun()
+    pressed = _written(asked, key)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button("Stop", key=f"stop-{asked.id}", icon=":material/stop_circle:", on_click=asked.stop)
+        doing = _DOING.get(asked.step, "").format(count(len(asked.sources), "passage"))
+        dim(f"{doing} {duration(asked.seconds)}")
+    return pressed
 
 
 # -- before the first question

@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 import streamlit as st
 
+from ragforge.interfaces.ui.redraw import REDRAW
+from ragforge.interfaces.ui.session import drop, keep, kept
+
 _HTML = '<div class="answer" part="answer"><div class="text"></div><div class="sources"></div></div>'
 
 _CSS = """
@@ -48,12 +51,14 @@ button:focus-visible { outline: 2px solid var(--st-primary-color); outline-offse
 .writing .text > :last-child::after { content: "▍"; opacity: .6; }
 """
 
-_JS = """
+_JS = (
+    REDRAW
+    + """
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".answer");
   const text = root.querySelector(".text"), sources = root.querySelector(".sources");
-  if (text.dataset.html !== data.html) { text.innerHTML = data.html; text.dataset.html = data.html; }
-  if (sources.dataset.html !== data.sources) { sources.innerHTML = data.sources; sources.dataset.html = data.sources; }
+  redraw(text, data.html);
+  redraw(sources, data.sources);
   root.classList.toggle("writing", data.writing);
   root.onclick = (event) => {
     const pressed = event.target.closest("[data-cite]");
@@ -61,6 +66,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   };
 }
 """
+)
 
 
 @st.cache_resource(show_spinner=False)
@@ -84,8 +90,16 @@ def cited(html: str, sources: Sequence[Listed] = (), *, key: str, writing: bool 
         f"{f'<small>{escape(each.place)}</small>' if each.place else ''}</button>"
         for each in sources
     )
-    shown = _component()(
-        key=key, data={"html": html, "sources": listed, "writing": writing}, on_cite_change=lambda: None
+    _component()(
+        key=key, data={"html": html, "sources": listed, "writing": writing}, on_cite_change=lambda: _heard(key)
     )
-    pressed = getattr(shown, "cite", None)
-    return int(pressed) if isinstance(pressed, int | float) else None
+    pressed, number = kept("cited", ("", None))
+    if pressed != key:
+        return None
+    drop("cited")
+    return int(number) if isinstance(number, int | float) else None
+
+
+def _heard(key: str) -> None:
+    """Before the page is run: the answer may become whole meanwhile, and that run ends before it comes here."""
+    keep("cited", (key, st.session_state[key].cite))

@@ -16,6 +16,7 @@ from ragforge.domain.library import UPLOAD, Document, FileResult, Job, JobState,
 from ragforge.domain.plain import decode
 from ragforge.domain.sizes import size_text
 from ragforge.errors import NotFound, RagforgeError, cannot_write
+from ragforge.interfaces.ui.following import cancel
 from ragforge.interfaces.ui.look import dim, next_step, problem_text, quiet, show_problem, told
 from ragforge.interfaces.ui.session import Session, close_window, keep, kept, open_window
 from ragforge.interfaces.words import ago, count
@@ -135,9 +136,11 @@ def _troubles(own: Sequence[str], jobs: Mapping[str, Job], ended: Sequence[Job])
     number = len(ended) + len(refused)
     if not number:
         return
-    if st.button(f"Dismiss {count(number, 'note')}", key="dismiss-uploads", icon=":material/check:", type="tertiary"):
-        keep("uploads", tuple(id for id in own if id in jobs and not jobs[id].ended))
-        keep("refused", ())
+    left = tuple(id for id in own if id in jobs and not jobs[id].ended)
+    if st.button(
+        f"Dismiss {count(number, 'note')}", key="dismiss-uploads", icon=":material/check:", type="tertiary",
+        on_click=_dismiss, args=(left,),
+    ):  # fmt: skip
         st.rerun()
     many = number > _UNFOLDED
     with st.expander(f"{count(number, 'file')} to look at", icon=":material/warning:") if many else st.container():
@@ -145,6 +148,11 @@ def _troubles(own: Sequence[str], jobs: Mapping[str, Job], ended: Sequence[Job])
             st.warning(f"**{quiet(name)}** was not taken: {text}", icon=":material/block:")
         for job in ended:
             _told(job)
+
+
+def _dismiss(left: tuple[str, ...]) -> None:
+    keep("uploads", left)
+    keep("refused", ())
 
 
 def _bar(session: Session, job: Job) -> None:
@@ -158,11 +166,11 @@ def _bar(session: Session, job: Job) -> None:
     row = st.container(horizontal=True, vertical_alignment="center", gap="small")
     row.progress(min(1.0, share), text=f"{quiet(name)} · {_STAGES.get(stage, stage)}{done}")
     stopping = job.cancel_requested
-    if session.visitor.may(Action.WRITE) and row.button(
-        "Cancelling …" if stopping else "Cancel", key=f"cancel-{job.id}", type="tertiary", disabled=stopping
-    ):
-        session.forge(Action.WRITE).cancel_job(job.id)
-        st.rerun(scope="fragment")
+    if session.visitor.may(Action.WRITE):
+        row.button(
+            "Cancelling …" if stopping else "Cancel", key=f"cancel-{job.id}", type="tertiary", disabled=stopping,
+            on_click=cancel, args=(session, job.id),
+        )  # fmt: skip
 
 
 def _result(job: Job) -> FileResult | None:
@@ -208,9 +216,9 @@ def _list(session: Session, documents: Sequence[Document], moving: frozenset[str
     shown = kept("shown_files", _SHOWN)
     for document in found[:shown]:
         _row(session, document)
-    if len(found) > shown and st.button(f"Show {min(_SHOWN, len(found) - shown):,} more of {len(found):,}"):
-        keep("shown_files", shown + _SHOWN)
-        st.rerun(scope="fragment")
+    if len(found) > shown:
+        more = f"Show {min(_SHOWN, len(found) - shown):,} more of {len(found):,}"
+        st.button(more, key="more-files", on_click=keep, args=("shown_files", shown + _SHOWN))
     if wanted and not found:
         dim("No file is called so.")
 
@@ -242,8 +250,10 @@ def _name(session: Session, document: Document) -> None:
         else:
             st.markdown(f":red[:material/error:] {name}", width="stretch")
         key = f"about-{document.id}"
-        if st.button("", key=key, icon=":material/more_vert:", type="tertiary", help=f"About {name}"):
-            open_window("file", document.id)
+        if st.button(
+            "", key=key, icon=":material/more_vert:", type="tertiary", help=f"About {name}",
+            on_click=open_window, args=("file", document.id),
+        ):  # fmt: skip
             st.rerun()
 
 

@@ -9,9 +9,9 @@ import streamlit as st
 
 from ragforge.domain.access import Action
 from ragforge.domain.library import Job, JobState
-from ragforge.errors import NotFound
-from ragforge.interfaces.ui.look import next_step, quiet, told
-from ragforge.interfaces.ui.session import Session
+from ragforge.errors import NotFound, RagforgeError
+from ragforge.interfaces.ui.look import next_step, problem_text, quiet, told
+from ragforge.interfaces.ui.session import Session, keep
 from ragforge.interfaces.words import ago
 
 _LOOK_SECONDS = 0.7
@@ -53,6 +53,15 @@ def _bar(session: Session, id: str, doing: str, done: Callable[[Mapping[str, Any
         waiting = job.state is JobState.QUEUED
         with st.container(horizontal=True, vertical_alignment="center"):
             st.progress(min(1.0, share), text=f"{doing}{' (waiting)' if waiting else told_how_far}")
-            if session.visitor.may(Action.WRITE) and st.button("Stop", key=f"stop-{id}", icon=":material/stop_circle:"):
-                session.forge(Action.WRITE).cancel_job(id)
-                st.rerun(scope="fragment")
+            if session.visitor.may(Action.WRITE):
+                st.button("Stop", key=f"stop-{id}", icon=":material/stop_circle:", on_click=cancel, args=(session, id))
+
+
+def cancel(session: Session, id: str) -> None:
+    """When it is pressed, before anything is drawn: a run of a part that looks by itself may end before its buttons."""
+    try:
+        session.forge(Action.WRITE).cancel_job(id)
+    except NotFound:
+        pass  # it is not listed any more
+    except RagforgeError as problem:
+        keep("trouble", problem_text(problem))

@@ -11,6 +11,7 @@ from html import escape
 import streamlit as st
 
 from ragforge.domain.discovery import Assumption, Progression
+from ragforge.interfaces.ui.redraw import REDRAW
 
 _HTML = '<div class="root"></div>'
 
@@ -86,16 +87,19 @@ tr.refuted .says { text-decoration: line-through; text-decoration-thickness: 1px
 @container (min-width: 560.01px) { .rest { display: none; } }
 """
 
-_JS = """
+_JS = (
+    REDRAW
+    + """
 export default function ({ data, parentElement, setTriggerValue }) {
   const root = parentElement.querySelector(".root");
-  if (root.dataset.html !== data.html) { root.innerHTML = data.html; root.dataset.html = data.html; }
+  redraw(root, data.html);
   root.onclick = (event) => {
     const pressed = event.target.closest("[data-press]");
     if (pressed && !data.disabled) setTriggerValue("press", pressed.dataset.press);
   };
 }
 """
+)
 
 
 @st.cache_resource(show_spinner=False)

@@ -136,7 +136,7 @@ OF_INTERVIEW = ("probe", "unsaid", "assumption", "refused_change", "explained", 
 _OF_PROJECT = (
     "chat", "draft", "prompted", "uploads", "refused", "artifact", "window", "editing", "edit_section", "run", "why",
     "shown_files", "switches", "pattern", "edit_pattern", "edit_capture", "tried", "brought", "shown_lessons",
-    "shown_waiting", "shown_evidence", "interview", *OF_INTERVIEW, *_PRIVATE,
+    "shown_waiting", "shown_evidence", "interview", "cited", *OF_INTERVIEW, *_PRIVATE,
 )  # fmt: skip
 """What was chosen or done in one project, and means nothing in another."""
 

@@ -17,6 +17,7 @@ from ragforge.domain.sizes import size_text
 from ragforge.errors import NotAllowed
 from ragforge.interfaces.hints import PAGE, renamed
 from ragforge.interfaces.ui.engine import Forge
+from ragforge.interfaces.ui.following import cancel
 from ragforge.interfaces.ui.look import chip, dim, html, table, told
 from ragforge.interfaces.ui.session import Session, keep, kept
 from ragforge.interfaces.words import ago, count, price
@@ -124,9 +125,8 @@ def _cancel(session: Session, jobs: Sequence[Job]) -> None:
         "Cancel", [job.id for job in jobs], index=None, placeholder="Choose what to cancel",
         format_func=lambda id: next((f"{job.kind} {_about(job)}" for job in jobs if job.id == id), id),
     )  # fmt: skip
-    if chosen and st.button("Cancel it", icon=":material/cancel:"):
-        session.forge(Action.WRITE).cancel_job(chosen)
-        st.rerun(scope="fragment")
+    if chosen:
+        st.button("Cancel it", key="cancel-job", icon=":material/cancel:", on_click=cancel, args=(session, chosen))
 
 
 def _state(job: Job) -> str:
