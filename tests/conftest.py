@@ -5,10 +5,13 @@ from __future__ import annotations
 import gc
 import ipaddress
 import os
+import shutil
 import signal
+import ssl
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,10 +20,13 @@ from hypothesis import settings
 from ragforge.adapters import weights
 from ragforge.testing.postgres import TemporaryPostgres
 from ragforge.testing.s3 import TemporaryS3
-from tests import schemas
-from tests.proof import count
+from tests import loaded, schemas
+from tests.proof import PROVING, count
 
 pytest.register_assert_rewrite("ragforge.testing.contracts")
+
+_ROOM = 8 << 30
+"""Bytes, several times what a whole run leaves in its temporary folders."""
 
 
 def _is_local(host: object) -> bool:
@@ -64,6 +70,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(stacks)
     _hear_ctrl_c()
+    _work_in_memory(config)
+
+
+def _work_in_memory(config: pytest.Config) -> None:
+    """Thousands of workspaces wait for the disk at every commit: `tmp_path` is in memory where there is room for it,
+    unless `--basetemp` says otherwise. Full proofs are of the disk."""
+    if config.option.basetemp or hasattr(config, "workerinput"):
+        return
+    if _has_room(memory := _memory()):
+        config.option.basetemp = tempfile.mkdtemp(prefix="ragforge-tests-", dir=memory)
+        config.add_cleanup(partial(shutil.rmtree, config.option.basetemp, ignore_errors=True))
+
+
+def _memory() -> Path | None:
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else None
+
+
+def _has_room(memory: Path | None) -> bool:
+    return not PROVING and memory is not None and shutil.disk_usage(memory).free > _ROOM
 
 
 def _hear_ctrl_c() -> None:
@@ -80,16 +106,24 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _new_catalogs() -> Iterator[None]:
-    with schemas.replayed():
+def _made_once() -> Iterator[None]:
+    with schemas.replayed(), loaded.shared():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_certificates() -> Iterator[None]:
+    """Nobody on this machine speaks TLS: the certificates of all the world are not read anew for every client."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not PROVING:
+            patch.setattr(ssl.SSLContext, "load_verify_locations", lambda *_, **__: None)
         yield
 
 
 @pytest.fixture(scope="session")
 def memory_folder() -> Path | None:
     """A folder in memory where there is one: for tests that write much and do not look at durability."""
-    memory = Path("/dev/shm")
-    return memory if os.access(memory, os.W_OK) else None
+    return _memory()
 
 
 @pytest.fixture
@@ -99,8 +133,8 @@ def swift_path(memory_folder: Path | None) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[TemporaryPostgres]:
-    with TemporaryPostgres() as server:
+def postgres(memory_folder: Path | None) -> Iterator[TemporaryPostgres]:
+    with TemporaryPostgres(memory_folder if _has_room(memory_folder) else None) as server:
         yield server
 
 
@@ -111,7 +145,16 @@ def s3_server() -> Iterator[TemporaryS3]:
 
 
 @pytest.fixture
-def s3(s3_server: TemporaryS3, monkeypatch: pytest.MonkeyPatch) -> TemporaryS3:
+def s3_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its tries the library for S3 rests up to three seconds: here it tries as often, and rests less."""
+    from botocore.retries.standard import ExponentialBackoff
+
+    if not PROVING:
+        monkeypatch.setattr(ExponentialBackoff, "delay_amount", lambda *_: 0.05)
+
+
+@pytest.fixture
+def s3(s3_server: TemporaryS3, s3_soon: None, monkeypatch: pytest.MonkeyPatch) -> TemporaryS3:
     """A server that lets this process in."""
     for name, value in s3_server.environment.items():
         monkeypatch.setenv(name, value)

@@ -50,7 +50,7 @@ def blobs(bucket: Bucket) -> S3Blobs:
 
 
 @pytest.fixture
-def mortal(monkeypatch: pytest.MonkeyPatch) -> Iterator[TemporaryS3]:
+def mortal(s3_soon: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[TemporaryS3]:
     """A server that a test may kill."""
     with TemporaryS3() as server:
         for name, value in server.environment.items():

@@ -19,19 +19,20 @@ from ragforge.errors import MissingExtra
 
 
 class TemporaryPostgres:
-    """One server in a folder of its own, with as many fresh databases as asked for."""
+    """One server in a folder of its own, below `place` if that is given, with as many fresh databases as asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Path | None = None) -> None:
         self._numbers = count(1)
         self._given = os.environ.get("DATABASE_URL", "")
         if self._given:
             return
         start = _server_starter()
         # Running as root, the wheel opens every parent of its data folder to others: none of them may be private.
-        self._folder = Path(tempfile.mkdtemp(prefix="ragforge-postgres-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="ragforge-postgres-", dir=place))
         self._server = start(self._folder / "data")
         self._execute("ALTER SYSTEM SET fsync = off")
         self._execute("ALTER SYSTEM SET max_connections = 200")
+        self._execute("ALTER SYSTEM SET max_wal_size = '96MB'")  # nobody needs the log of what is gone afterwards
         self.stop()
         self.start()
 

@@ -120,6 +120,8 @@ class TemporaryS3:
     def close(self) -> None:
         self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
+        for name in _PORTS:  # the server has no setting for where these lie
+            Path(f"/tmp/seaweedfs-{name}-grpc-{self._ports[f'{name} grpc']}.sock").unlink(missing_ok=True)  # noqa: S108
 
     def _wait(self) -> None:
         """Until it stores something: its parts find each other one by one."""

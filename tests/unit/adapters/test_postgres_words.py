@@ -138,6 +138,7 @@ def meets(condition: str, held: set[str]) -> bool:
     return bool(eval(python.replace("&", " and ").replace("|", " or ")))
 
 
+@settings(deadline=None)
 @given(
     most=st.lists(st.floats(0.01, 10), min_size=1, max_size=7),
     share=st.floats(0.01, 1),

@@ -156,7 +156,7 @@ def _summary(found: Retrieved) -> str:
 def rebuild(common: Common) -> None:
     """Build the indexes of a project anew, from the catalog alone: nothing is read or embedded again.
 
-    Searches go on with the old ones meanwhile.
+    Searches go on with the old ones meanwhile. Where several machines share the catalog, each builds its own.
     """
     began = time.monotonic()
     with (
