@@ -25,6 +25,7 @@ from tests.proof import PROVING, count
 
 pytest.register_assert_rewrite("ragforge.testing.contracts")
 
+_IN_MEMORY = "ragforge-tests-"
 _ROOM = 8 << 30
 """Bytes, several times what a whole run leaves in its temporary folders."""
 
@@ -78,9 +79,20 @@ def _work_in_memory(config: pytest.Config) -> None:
     unless `--basetemp` says otherwise. Full proofs are of the disk."""
     if config.option.basetemp or hasattr(config, "workerinput"):
         return
-    if _has_room(memory := _memory()):
-        config.option.basetemp = tempfile.mkdtemp(prefix="ragforge-tests-", dir=memory)
+    memory = _memory()
+    if memory is not None:
+        _sweep(memory)
+    if _has_room(memory):
+        config.option.basetemp = tempfile.mkdtemp(prefix=f"{_IN_MEMORY}{os.getpid()}-", dir=memory)
         config.add_cleanup(partial(shutil.rmtree, config.option.basetemp, ignore_errors=True))
+
+
+def _sweep(memory: Path) -> None:
+    """A run that was killed could not remove its folder, and memory is dear."""
+    for folder in memory.glob(f"{_IN_MEMORY}*"):
+        pid = folder.name.removeprefix(_IN_MEMORY).partition("-")[0]
+        if not Path("/proc", pid).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _memory() -> Path | None:
