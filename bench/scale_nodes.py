@@ -79,17 +79,21 @@ class Client:
 # -- questions
 
 
-def questions(files: Sequence[Path], seed: int) -> Iterator[str]:
+def words_of(files: Sequence[Path]) -> list[list[str]]:
+    """The words of each file that has some. Read before the clock starts: it takes longer than many questions."""
+    return [words for file in files if len(words := file.read_text(errors="ignore").split()) > _WORDS]
+
+
+def questions(texts: Sequence[Sequence[str]], seed: int) -> Iterator[str]:
     """Some words that stand together in a file, without end."""
     chosen = random.Random(seed)
-    texts = [words for file in files if len(words := file.read_text(errors="ignore").split()) > _WORDS]
     while True:
         words = chosen.choice(texts)
         start = chosen.randrange(len(words) - _WORDS)
         yield " ".join(words[start : start + _WORDS])
 
 
-def asked(addresses: Sequence[str], clients: int, files: Sequence[Path], seconds: float) -> list[float]:
+def asked(addresses: Sequence[str], clients: int, texts: Sequence[Sequence[str]], seconds: float) -> list[float]:
     """So many clients ask one question after the other, each always the same server. Milliseconds of each answer."""
     times: list[float] = []
     problems: list[BaseException] = []
@@ -98,7 +102,7 @@ def asked(addresses: Sequence[str], clients: int, files: Sequence[Path], seconds
     def ask(address: str, seed: int) -> None:
         client = Client(address)
         try:
-            for question in questions(files, seed):
+            for question in questions(texts, seed):
                 began = time.monotonic()
                 if began > deadline:
                     return
@@ -120,15 +124,15 @@ def asked(addresses: Sequence[str], clients: int, files: Sequence[Path], seconds
     return times
 
 
-def queries(servers: dict[int, str], files: Sequence[Path], seconds: float, server: Server) -> list[Figures]:
+def queries(servers: dict[int, str], texts: Sequence[Sequence[str]], seconds: float, server: Server) -> list[Figures]:
     pids, found = list(servers), []
     for number in SERVERS:
         addresses = [servers[pid] for pid in pids[:number]]
-        asked(addresses, max(number, CLIENTS[-1]), files, seconds / 4)  # so that all of them are warm
+        asked(addresses, max(number, CLIENTS[-1]), texts, seconds / 4)  # so that all of them are warm
         for clients in CLIENTS:
             if clients >= number:
                 own, whole = Meter(server=None), Meter(cpu_of(pids), server)
-                times = asked(addresses, clients, files, seconds)
+                times = asked(addresses, clients, texts, seconds)
                 spent, of_clients = whole.read(), own.read()["cpu_s"]
                 found.append(
                     {
@@ -175,12 +179,12 @@ def _finds(client: Client, word: str, name: str) -> Callable[[], bool]:
 # -- the whole
 
 
-def embedding(forge: Ragforge, files: Sequence[Path], count: int) -> Figures:
+def embedding(forge: Ragforge, texts: Sequence[Sequence[str]], count: int) -> Figures:
     """CPU ms of one question's vector, on one thread."""
     found: Figures = {}
     for name in OTHERS:
         embedder = forge._parts.embedder(name)
-        given = list(islice(questions(files, 1), _WARM_UP + count))
+        given = list(islice(questions(texts, 1), _WARM_UP + count))
         for question in given[:_WARM_UP]:
             embedder.embed_query(question, Cancel())
         cpu = time.process_time()
@@ -200,17 +204,18 @@ def _filled(forge: Ragforge, files: Sequence[Path]) -> int:
 def run(docs: Path, small: bool) -> Figures:
     files = sorted(path for path in docs.rglob("*") if path.is_file())[:: FEW if small else 1]
     figures: Figures = {"before": conditions(), "files": len(files), "embedder": EMBEDDER}
+    texts = words_of(files)
     with ExitStack() as stack:
         server = stack.enter_context(Server())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         processes = stack.enter_context(Processes(folder, server.create(), EMBEDDER))
         forge = stack.enter_context(processes.open())
-        figures["embedding_cpu_ms"] = embedding(forge, files, 20 if small else 200)
+        figures["embedding_cpu_ms"] = embedding(forge, texts, 20 if small else 200)
         forge.create_project(PROJECT, embedder=EMBEDDER)
         processes.workers([f"worker{number}" for number in range(NODES)])
         figures["chunks"] = _filled(forge, files)
         servers = processes.servers([f"server{number}" for number in range(NODES)])
-        figures["queries"] = queries(servers, files, FEW_SECONDS if small else SECONDS, server)
+        figures["queries"] = queries(servers, texts, FEW_SECONDS if small else SECONDS, server)
         figures["memory"] = most_memory(servers)
         figures["seen"] = seen(servers, FEW_UPLOADS if small else UPLOADS)
     return figures | {"after": conditions()}

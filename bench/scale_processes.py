@@ -12,9 +12,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from bench.scale_machine import cpu_of_trees
 from ragforge import Ragforge
@@ -69,8 +72,11 @@ class Processes:
         return pids
 
     def servers(self, names: Sequence[str]) -> dict[int, str]:
-        """`ragforge serve` that takes in no uploads itself, one of each name: addresses by process."""
-        return dict(map(self._server, names))
+        """`ragforge serve` that takes in no uploads itself, one of each name: addresses by process. All are ready."""
+        servers = dict(map(self._server, names))
+        for address in servers.values():
+            until(partial(_is_ready, address), _START_SECONDS)
+        return servers
 
     def _server(self, name: str) -> tuple[int, str]:
         with self.open(name):
@@ -100,6 +106,16 @@ class Processes:
             )
         self._started.append(process)
         return process
+
+
+def _is_ready(address: str) -> bool:
+    """Whether its indexes hold what the catalog holds."""
+    try:
+        with urlopen(f"{address}/readyz", timeout=10) as answer:
+            told = json.load(answer)
+    except HTTPError:
+        return False
+    return not told["parts"]["own indexes"]["why"]
 
 
 def _address(log: Path) -> str:

@@ -45,11 +45,10 @@ class Queue:
     def enqueue(self, jobs: int, batch: int) -> Figures:
         def work() -> None:
             for start in range(0, jobs, batch):
+                said = [_payload(number) for number in range(start, min(jobs, start + batch))]
+                terms = [JobTerms(lane=f"upload:{each['name']}") for each in said]
                 with self._catalog.write() as c:
-                    for number in range(start, min(jobs, start + batch)):
-                        said = _payload(number)
-                        terms = JobTerms(lane=f"upload:{said['name']}")
-                        c.jobs.enqueue(owner(), self._project, UPLOAD, said, terms)
+                    c.jobs.enqueue(owner(), self._project, UPLOAD, said, terms)
 
         return self._metered(jobs, work)
 

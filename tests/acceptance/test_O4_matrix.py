@@ -410,7 +410,7 @@ class Yard:
         """One that ended, of a kind that no worker takes."""
         forge, scope, project = self.where(whose)
         with self.forge._parts.catalog.write() as c:
-            job = c.jobs.enqueue(scope, forge.project(project).id, "nobodys", {})
+            (job,) = c.jobs.enqueue(scope, forge.project(project).id, "nobodys", [{}])
             c.jobs.cancel(scope, job.id)
         return job.id
 

@@ -56,7 +56,7 @@ def test_a_job_is_claimed_by_one_node(nodes: list[SqlCatalog]) -> None:
     shelf = Shelf.create(nodes[0])
     with nodes[0].write() as unit:
         for _ in range(12):
-            unit.jobs.enqueue(owner(), shelf.id, "add", {})
+            unit.jobs.enqueue(owner(), shelf.id, "add", [{}])
     taken: list[str] = []
 
     def work(catalog: SqlCatalog, number: int) -> None:

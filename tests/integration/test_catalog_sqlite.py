@@ -95,7 +95,7 @@ def test_eight_processes_write_without_a_lock_error(tmp_path: Path, catalog: Sql
         catalog = opened(sys.argv[1])
         for number in range(20):
             with catalog.write() as unit:
-                unit.jobs.enqueue(owner(), None, "add", {"worker": sys.argv[2], "number": number})
+                unit.jobs.enqueue(owner(), None, "add", [{"worker": sys.argv[2], "number": number}])
         catalog.close()
     """
     children = [process(code, tmp_path, worker) for worker in range(8)]
@@ -133,7 +133,7 @@ def test_who_waits_too_long_is_told_so(tmp_path: Path, catalog: SqlCatalog) -> N
     code = """
         catalog = opened(sys.argv[1])
         with catalog.write() as unit:
-            unit.jobs.enqueue(owner(), None, "add", {})
+            unit.jobs.enqueue(owner(), None, "add", [{}])
             print("writing", flush=True)
             sys.stdin.readline()
         catalog.close()
@@ -209,7 +209,7 @@ def test_an_old_sqlite_lets_one_process_write(tmp_path: Path, catalog: SqlCatalo
         + """
         catalog = opened(sys.argv[1])
         with catalog.write() as unit:
-            unit.jobs.enqueue(owner(), None, "add", {})
+            unit.jobs.enqueue(owner(), None, "add", [{}])
         print("wrote", flush=True)
         sys.stdin.readline()
     """,
@@ -293,7 +293,7 @@ def test_a_workspace_that_may_not_be_written(part: str) -> None:
                 os.setuid(65534)
             try:
                 with opened(sys.argv[1]).write() as unit:
-                    unit.jobs.enqueue(owner(), None, "add", {})
+                    unit.jobs.enqueue(owner(), None, "add", [{}])
             except StoreError as problem:
                 assert type(problem) is StoreError and problem.hint, repr(problem)
                 print(problem.message.split(":")[0].split("/")[0])
@@ -356,7 +356,7 @@ def test_threads_wait_for_each_other_without_a_lock_error(tmp_path: Path) -> Non
     thread = threading.Thread(target=late)
     thread.start()
     with catalog.write() as unit:
-        unit.jobs.enqueue(owner(), None, "add", {})
+        unit.jobs.enqueue(owner(), None, "add", [{}])
         entered.set()
         thread.join(0.3)
         assert done == []

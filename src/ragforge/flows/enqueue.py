@@ -54,15 +54,13 @@ class Enqueue:
             before = c.jobs.asked(scope, key) if key else {}
             if any(asked != digest for _, asked in before.values()):
                 raise Conflict("this key was used for another request", hint="take a new key for a new request")
-            jobs = []
-            for part, payload in enumerate(payloads):
-                if part in before:  # a job goes with the file that it brought, so some may be missing
-                    jobs.append(c.jobs.take_up(scope, before[part][0].id))
-                else:
-                    terms = JobTerms(key, part, digest, _lane(kind, payload), priority)
-                    jobs.append(c.jobs.enqueue(scope, project, kind, payload, terms))
+            # a job goes with the file that it brought, so some may be missing
+            new = {part: payload for part, payload in enumerate(payloads) if part not in before}
+            terms = [JobTerms(key, part, digest, _lane(kind, payload), priority) for part, payload in new.items()]
+            jobs = dict(zip(new, c.jobs.enqueue(scope, project, kind, list(new.values()), terms), strict=True))
+            jobs |= {part: c.jobs.take_up(scope, job.id) for part, (job, _) in before.items()}
         self.bell.ring(kind, len(jobs))
-        return jobs
+        return [jobs[part] for part in sorted(jobs)]
 
     # -- files that were sent
 

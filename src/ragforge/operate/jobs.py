@@ -46,7 +46,7 @@ class JobRunner:
         """Work that a person waits for. Its events are passed on; a cancelled job stops it."""
         with self.catalog.write() as c:
             c.jobs.reap(scope)
-            job = c.jobs.enqueue(scope, project, kind, {**payload, FOREGROUND: True})
+            (job,) = c.jobs.enqueue(scope, project, kind, [{**payload, FOREGROUND: True}])
             claimed = c.jobs.claim(scope, worker_name(), [kind], _LEASE_SECONDS, job.id)
         assert claimed is not None
         problem: BaseException | None = None

@@ -45,7 +45,7 @@ def test_events_pass_and_the_job_is_done(forge: Ragforge) -> None:
 
 def test_nobody_but_the_person_takes_up_what_died(forge: Ragforge) -> None:
     with forge._parts.catalog.write() as c:
-        job = c.jobs.enqueue(forge._scope, forge.project("p").id, "add", {FOREGROUND: True})
+        (job,) = c.jobs.enqueue(forge._scope, forge.project("p").id, "add", [{FOREGROUND: True}])
         assert c.jobs.claim(forge._scope, "gone", ["add"], 0.0, job.id)
     time.sleep(0.01)
     with forge._parts.catalog.write() as c:
@@ -71,7 +71,7 @@ def test_others_see_how_far_it_is_and_that_it_lives(forge: Ragforge) -> None:
 def test_each_of_several_jobs_tells_how_far_it_is(forge: Ragforge, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog, project, writes = forge._parts.catalog, forge.project("p").id, 0
     with catalog.write() as c:
-        waiting = [c.jobs.enqueue(forge._scope, project, "test", {}) for _ in range(3)]
+        waiting = c.jobs.enqueue(forge._scope, project, "test", [{}] * 3)
         held = [c.jobs.claim(forge._scope, "me", ["test"], 5.0, job.id) for job in waiting]
     claimed = [job for job in held if job is not None]
     write, began = catalog.write, time.monotonic()

@@ -53,36 +53,42 @@ class SqlJobs:
         scope: Scope,
         project: str | None,
         kind: str,
-        payload: Mapping[str, Any],
-        terms: JobTerms = JobTerms(),  # noqa: B008 - frozen
-    ) -> Job:
+        payloads: Sequence[Mapping[str, Any]],
+        terms: Sequence[JobTerms] = (),
+    ) -> list[Job]:
+        """A job for each payload, on its own terms or the usual ones."""
         session = self._session
-        (key,) = session.keys(t.jobs, 1)
-        now = session.now()
-        row = {
-            "ord": key,
-            "id": secrets.token_hex(8),
-            "project": None if project is None else session.project(scope, project).ord,
-            "kind": kind,
-            "payload": json.dumps(payload),
-            "state": str(JobState.QUEUED),
-            "attempts": 0,
-            "fence": 0,
-            "cancel_requested": False,
-            "created_at": now,
-            "updated_at": now,
-            "principal": scope.principal,
-            "storage": scope.owner,
-            "clearance": int(scope.clearance),
-            "lane": storable(terms.lane),
-            "asked_with": storable(terms.key) or None,
-            "part": terms.part,
-            "digest": terms.digest,
-            "rank": _RANKS.index(terms.priority),
-        }
-        session.insert(t.jobs, [row])
+        owner = None if project is None else session.project(scope, project).ord
+        if not payloads:
+            return []
+        keys, now = session.keys(t.jobs, len(payloads)), session.now()
+        rows = [
+            {
+                "ord": key,
+                "id": secrets.token_hex(8),
+                "project": owner,
+                "kind": kind,
+                "payload": json.dumps(payload),
+                "state": str(JobState.QUEUED),
+                "attempts": 0,
+                "fence": 0,
+                "cancel_requested": False,
+                "created_at": now,
+                "updated_at": now,
+                "principal": scope.principal,
+                "storage": scope.owner,
+                "clearance": int(scope.clearance),
+                "lane": storable(term.lane),
+                "asked_with": storable(term.key) or None,
+                "part": term.part,
+                "digest": term.digest,
+                "rank": _RANKS.index(term.priority),
+            }
+            for key, payload, term in zip(keys, payloads, terms or [JobTerms()] * len(payloads), strict=True)
+        ]
+        session.insert(t.jobs, rows)
         session.tell(Topic.JOB, kind)
-        return self._get(key)
+        return [job for some in batches(keys) for job in self._many(some)]
 
     def asked(self, scope: Scope, key: str) -> dict[int, tuple[Job, str]]:
         """The jobs that this principal asked for with this key by their part, with the digest of what was asked.

@@ -903,7 +903,8 @@ class CatalogContract(ShelfContract):
 
     def enqueue(self, shelf: Shelf, kind: str = "add") -> Job:
         with shelf.catalog.write() as unit:
-            return unit.jobs.enqueue(owner(), shelf.id, kind, {"paths": ["/ü"]})
+            (job,) = unit.jobs.enqueue(owner(), shelf.id, kind, [{"paths": ["/ü"]}])
+            return job
 
     def claim(self, shelf: Shelf, worker: str = "w", job: str | None = None, kinds: tuple[str, ...] = ("add",)) -> Job:
         with shelf.catalog.write() as unit:
@@ -1051,9 +1052,9 @@ class CatalogContract(ShelfContract):
     def test_all_that_somebody_asked_for_is_cancelled_with_a_reason(self, shelf: Shelf, clock: ManualClock) -> None:
         guest = replace(owner(), principal="key:1", oversees=False)
         with shelf.catalog.write() as unit:
-            mine = [unit.jobs.enqueue(guest, shelf.id, "add", {}) for _ in range(4)]
-            other = unit.jobs.enqueue(owner(), shelf.id, "add", {})
-            accepted = unit.jobs.enqueue(guest, shelf.id, UPLOAD, {})
+            mine = unit.jobs.enqueue(guest, shelf.id, "add", [{}] * 4)
+            (other,) = unit.jobs.enqueue(owner(), shelf.id, "add", [{}])
+            (accepted,) = unit.jobs.enqueue(guest, shelf.id, UPLOAD, [{}])
         done, held, _ = (self.claim(shelf, job=job.id) for job in mine[:3])
         with shelf.catalog.write() as unit:
             unit.jobs.finish(owner(), [done], results=["kept"])
@@ -1072,9 +1073,8 @@ class CatalogContract(ShelfContract):
 
     def test_a_job_waits_for_those_before_it_on_its_lane(self, shelf: Shelf) -> None:
         with shelf.catalog.write() as unit:
-            first, second, other, free = (
-                unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms(lane=lane)) for lane in ("a", "a", "b", "")
-            )
+            lanes = [JobTerms(lane=lane) for lane in ("a", "a", "b", "")]
+            first, second, other, free = unit.jobs.enqueue(owner(), shelf.id, "add", [{}] * 4, lanes)
         assert [self.claim(shelf).id for _ in range(3)] == [first.id, other.id, free.id]
         with shelf.catalog.write() as unit:
             assert unit.jobs.claim(owner(), "w", ["add"], 10) is None
@@ -1087,10 +1087,9 @@ class CatalogContract(ShelfContract):
     def test_what_is_asked_with_a_key_is_found_by_it(self, shelf: Shelf) -> None:
         guest = scope_of(shelf.id)
         with shelf.catalog.write() as unit:
-            made = [
-                unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms("key", part, f"d{part}")) for part in range(2)
-            ]
-            unit.jobs.enqueue(guest, shelf.id, "add", {}, JobTerms("key", 0, "other"))
+            parts = [JobTerms("key", part, f"d{part}") for part in range(2)]
+            made = unit.jobs.enqueue(owner(), shelf.id, "add", [{}] * 2, parts)
+            unit.jobs.enqueue(guest, shelf.id, "add", [{}], [JobTerms("key", 0, "other")])
             assert [(job.id, digest) for job, digest in unit.jobs.asked(owner(), "key").values()] == [
                 (made[0].id, "d0"),
                 (made[1].id, "d1"),
@@ -1098,16 +1097,16 @@ class CatalogContract(ShelfContract):
             assert [digest for _, digest in unit.jobs.asked(guest, "key").values()] == ["other"]
             assert unit.jobs.asked(owner(), "unheard of") == {}
         with pytest.raises(StoreError), shelf.catalog.write() as unit:
-            unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms("key", 1, "d1"))
+            unit.jobs.enqueue(owner(), shelf.id, "add", [{}], [JobTerms("key", 1, "d1")])
 
     def test_who_has_the_fewest_running_is_served_first(self, shelf: Shelf) -> None:
         """However much somebody asked for before; what runs of other kinds does not count."""
         many, one, two = (replace(owner(), principal=f"key:{name}", oversees=False) for name in "abc")
         with shelf.catalog.write() as unit:
-            theirs = [unit.jobs.enqueue(many, shelf.id, "add", {}) for _ in range(5)]
-            unit.jobs.enqueue(one, shelf.id, "make", {})
-            lone = unit.jobs.enqueue(one, shelf.id, "add", {})
-            pair = [unit.jobs.enqueue(two, shelf.id, "add", {}) for _ in range(2)]
+            theirs = unit.jobs.enqueue(many, shelf.id, "add", [{}] * 5)
+            unit.jobs.enqueue(one, shelf.id, "make", [{}])
+            (lone,) = unit.jobs.enqueue(one, shelf.id, "add", [{}])
+            pair = unit.jobs.enqueue(two, shelf.id, "add", [{}] * 2)
         self.claim(shelf, kinds=("make",))
         expected = [theirs[0], lone, pair[0], theirs[1], pair[1], *theirs[2:]]
         assert [self.claim(shelf).id for _ in expected] == [job.id for job in expected]
@@ -1116,21 +1115,17 @@ class CatalogContract(ShelfContract):
         """It changes nobody else's turn, and nothing on a lane."""
         other = replace(owner(), principal="key:a", oversees=False)
         with shelf.catalog.write() as unit:
-            low, plain, high = (
-                unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms(priority=priority))
-                for priority in (Priority.LOW, Priority.NORMAL, Priority.HIGH)
-            )
-            theirs = [unit.jobs.enqueue(other, shelf.id, "add", {}, JobTerms(lane="a")) for _ in range(2)]
-            unit.jobs.enqueue(other, shelf.id, "add", {}, JobTerms(lane="a", priority=Priority.HIGH))
+            terms = [JobTerms(priority=priority) for priority in (Priority.LOW, Priority.NORMAL, Priority.HIGH)]
+            low, plain, high = unit.jobs.enqueue(owner(), shelf.id, "add", [{}] * 3, terms)
+            theirs = unit.jobs.enqueue(other, shelf.id, "add", [{}] * 2, [JobTerms(lane="a")] * 2)
+            unit.jobs.enqueue(other, shelf.id, "add", [{}], [JobTerms(lane="a", priority=Priority.HIGH)])
             assert [job.priority for job in (low, plain, high)] == [Priority.LOW, Priority.NORMAL, Priority.HIGH]
         assert [self.claim(shelf).id for _ in range(4)] == [high.id, theirs[0].id, plain.id, low.id]
 
     def test_what_is_less_urgent_is_not_taken_along(self, shelf: Shelf) -> None:
         with shelf.catalog.write() as unit:
-            first, _, second = (
-                unit.jobs.enqueue(owner(), shelf.id, "add", {}, JobTerms(priority=priority))
-                for priority in (Priority.HIGH, Priority.NORMAL, Priority.HIGH)
-            )
+            terms = [JobTerms(priority=priority) for priority in (Priority.HIGH, Priority.NORMAL, Priority.HIGH)]
+            first, _, second = unit.jobs.enqueue(owner(), shelf.id, "add", [{}] * 3, terms)
         claimed = self.claim(shelf, job=first.id)
         with shelf.catalog.write() as unit:
             assert [job.id for job in unit.jobs.claim_alike(owner(), claimed, 10, 10, lambda job: True)] == [second.id]
@@ -1139,7 +1134,7 @@ class CatalogContract(ShelfContract):
         """When nothing runs, it is the turn of whoever was served the longest ago."""
         guests = [replace(owner(), principal=f"key:{name}", oversees=False) for name in "ab"]
         with shelf.catalog.write() as unit:
-            first, second = ([unit.jobs.enqueue(guest, shelf.id, "add", {}) for _ in range(3)] for guest in guests)
+            first, second = (unit.jobs.enqueue(guest, shelf.id, "add", [{}] * 3) for guest in guests)
             unit.jobs.cancel(owner(), second[0].id)  # which was no service
         served = []
         for ended in (None, "could not be done", None, None, None):
@@ -1154,12 +1149,12 @@ class CatalogContract(ShelfContract):
         """What rests after a failure, or waits on a lane."""
         guest, other = (replace(owner(), principal=f"key:{name}", oversees=False) for name in "ab")
         with shelf.catalog.write() as unit:
-            unit.jobs.enqueue(guest, shelf.id, "add", {}, JobTerms(lane="a"))
+            unit.jobs.enqueue(guest, shelf.id, "add", [{}], [JobTerms(lane="a")])
         broken = self.claim(shelf)
         with shelf.catalog.write() as unit:
             unit.jobs.finish(owner(), [broken], "broke", retry=True)
-            unit.jobs.enqueue(guest, shelf.id, "add", {}, JobTerms(lane="a"))
-            ready = [unit.jobs.enqueue(other, shelf.id, "add", {}) for _ in range(2)]
+            unit.jobs.enqueue(guest, shelf.id, "add", [{}], [JobTerms(lane="a")])
+            ready = unit.jobs.enqueue(other, shelf.id, "add", [{}] * 2)
         assert [self.claim(shelf).id for _ in ready] == [job.id for job in ready]
 
     def test_jobs_that_are_alike_are_claimed_together(self, shelf: Shelf) -> None:
@@ -1169,8 +1164,8 @@ class CatalogContract(ShelfContract):
         self.claim(shelf, job=again.id)
         with shelf.catalog.write() as unit:
             unit.jobs.finish(owner(), [unit.jobs.get(owner(), again.id)], "broke", retry=True)
-            unit.jobs.enqueue(scope_of(shelf.id), shelf.id, "add", {})
-            unit.jobs.enqueue(owner(), other.id, "add", {})
+            unit.jobs.enqueue(scope_of(shelf.id), shelf.id, "add", [{}])
+            unit.jobs.enqueue(owner(), other.id, "add", [{}])
             taken = unit.jobs.claim_alike(owner(), mine, 10, 10, lambda job: job.id != second.id)
         assert [(job.id, job.owner, job.attempts) for job in taken] == [(third.id, mine.owner, 1)]
         assert self.job(shelf, second.id).state == JobState.QUEUED
@@ -1178,7 +1173,7 @@ class CatalogContract(ShelfContract):
     def test_where_few_are_left_some_stay_for_another_worker(self, shelf: Shelf) -> None:
         with shelf.catalog.write() as unit:
             for _ in range(81):
-                unit.jobs.enqueue(owner(), shelf.id, "add", {})
+                unit.jobs.enqueue(owner(), shelf.id, "add", [{}])
         taken = []
         while True:
             with shelf.catalog.write() as unit:
@@ -1278,7 +1273,7 @@ class CatalogContract(ShelfContract):
         admin = replace(scope_of(shelf.id, clearance=Clearance.INTERNAL), principal="admin")
         theirs = self.enqueue(shelf)
         with shelf.catalog.write() as unit:
-            own = unit.jobs.enqueue(reader, shelf.id, "add", {})
+            (own,) = unit.jobs.enqueue(reader, shelf.id, "add", [{}])
             maker = unit.jobs.maker(owner(), own.id)
             assert (maker.principal, maker.storage, maker.clearance) == ("guest", "guest", Clearance.INTERNAL)
             for scope in (reader, admin):
@@ -1366,7 +1361,7 @@ class CatalogContract(ShelfContract):
             lambda u, s, p: u.evaluations.add_run(s, p, RUN, []),
             lambda u, s, p: u.evaluations.runs(s, p),
             lambda u, s, p: u.evaluations.results(s, p, "run"),
-            lambda u, s, p: u.jobs.enqueue(s, p, "add", {}),
+            lambda u, s, p: u.jobs.enqueue(s, p, "add", [{}]),
             lambda u, s, p: u.jobs.all(s, p),
             lambda u, s, p: u.jobs.unfinished(s, "add", p),
             lambda u, s, p: u.conversations.begin(s, p, "title"),
@@ -1690,7 +1685,7 @@ class CatalogContract(ShelfContract):
         before, log = shelf.documents(), shelf.changes()
         with pytest.raises(ZeroDivisionError), shelf.catalog.write() as unit:
             shelf.publish_in(unit, file("/a", "changed"), file("/b", "new"))
-            unit.jobs.enqueue(owner(), shelf.id, "add", {})
+            unit.jobs.enqueue(owner(), shelf.id, "add", [{}])
             unit.projects.rename(owner(), shelf.id, "X", "x")
             assert len(unit.documents.all(owner(), shelf.id)) == 2
             raise ZeroDivisionError
@@ -1730,7 +1725,7 @@ class CatalogContract(ShelfContract):
     def test_a_write_inside_a_write_is_refused_at_once(self, shelf: Shelf) -> None:
         began = time.monotonic()
         with pytest.raises(RuntimeError, match="inside"), shelf.catalog.write() as unit:
-            unit.jobs.enqueue(owner(), shelf.id, "add", {})
+            unit.jobs.enqueue(owner(), shelf.id, "add", [{}])
             shelf.add("/a", WORDS)
         assert time.monotonic() - began < 5
         shelf.add("/a", WORDS)
