@@ -17,6 +17,8 @@ from ragforge.errors import NotAllowed, Unauthenticated
 from ragforge.flows.make import Made
 from ragforge.interfaces.ui import chat, engine
 from ragforge.interfaces.ui.session import Session
+from ragforge.operate.access import owner
+from ragforge.operate.jobs import worker_name
 from ragforge.settings import load
 from ragforge.testing.model_server import SERVER_ERROR, ModelServer
 from tests.forge import open_forge
@@ -425,6 +427,20 @@ def test_Q6_two_who_edit_one_section_are_told(forge: Ragforge) -> None:
         press(tab, "Save")
         assert forge.artifact(id, project="p").sections[0].text == "THEIRS"
         assert tab.error
+
+
+def test_Q6_while_the_first_document_is_written_nobody_says_that_there_is_none(forge: Ragforge) -> None:
+    job = forge.enqueue("make", {"kind": "blueprint", "model": "offline"}, project="p")
+    with forge._parts.catalog.write() as c:
+        assert c.jobs.claim(owner(), worker_name(), ["make"], 60, job.id) is not None
+    with pages(forge):
+        tab = run(AppTest.from_function(_documents, default_timeout=30))
+        assert not any("Nothing was made yet" in text for text in said(tab))
+        assert any(each.label == "Stop" for each in tab.button)
+        forge.cancel_job(job.id)
+        with forge._parts.catalog.write() as c:
+            c.jobs.finish(owner(), [c.jobs.get(owner(), job.id)], "stopped")
+        assert any("Nothing was made yet" in text for text in said(run(tab)))
 
 
 def test_O3_a_visitor_is_asked_anew_for_everything(forge: Ragforge) -> None:

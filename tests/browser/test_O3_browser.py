@@ -308,12 +308,15 @@ def test_O3_the_page_is_there_in_two_seconds_and_works_by_keyboard(
         with driving(browser, serving) as driver:
             expect(driver.page.get_by_test_id("stChatInputTextArea")).to_be_visible()
             loaded = time.monotonic() - began
-            driver.page.get_by_test_id("stChatInputTextArea").focus()
+            box = driver.page.get_by_test_id("stChatInputTextArea")
+            expect(box).not_to_be_focused()
+            box.focus()
             driver.page.keyboard.type("How long can I return a chair?")
             driver.page.keyboard.press("Enter")
             # Only of an answer that is whole are the words marked in the passage.
             expect(driver.page.get_by_role("button", name="Retry")).to_be_visible()
             driver.settle()
+            expect(box).to_be_focused()
             driver.page.locator(".cite").last.focus()
             driver.page.keyboard.press("Enter")
             expect(driver.dialog.locator("mark").first).to_be_visible()

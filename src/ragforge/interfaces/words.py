@@ -53,6 +53,11 @@ def price(cost: Decimal | None) -> str:
     return f"${cost:.4f}" if cost >= _LEAST_PRICE else f"less than ${_LEAST_PRICE}"
 
 
+def price_of(tokens: int, cost: Decimal | None) -> str:
+    """Where no model was asked, there is nothing to pay."""
+    return price(cost) if tokens else ""
+
+
 def evidence_text(evidence: Evidence) -> str:
     """The score, whether it is enough, and what it rests on."""
     verdict = "enough" if evidence.enough else "too little"

@@ -49,7 +49,9 @@ def answering(found: LanguageModels) -> Iterator[Finding]:
             yield Finding(subject, True, f"for {', '.join(model.used_for)}{key}")
     has = found.ollama_models
     told = "does not answer" if has is None else f"answers with {has} model{'s' * (has != 1)}"
-    yield Finding("Ollama", True, f"{told} at {found.ollama_url}")
+    needed = any(model.card.name.startswith("ollama:") for model in chosen)
+    needless = ", and is not needed" if has is None and not needed else ""
+    yield Finding("Ollama", True, f"{told} at {found.ollama_url}{needless}")
 
 
 def _model(model: ModelState, wanted: str, fallback: str) -> Finding:

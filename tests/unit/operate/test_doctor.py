@@ -58,4 +58,6 @@ def test_doctor_tells_who_writes_answers_and_what_is_missing() -> None:
     assert findings["Ollama"].detail == "answers with 1 model at http://here"
     alone = list(answering(LanguageModels((spare,), "http://here", None)))
     assert [each.subject for each in alone] == ["language model", "Ollama"] and all(each.ok for each in alone)
-    assert alone[1].detail == "does not answer at http://here"
+    assert alone[1].detail == "does not answer at http://here, and is not needed"
+    [*_, missed] = answering(LanguageModels((broken,), "http://here", None))
+    assert missed.detail == "does not answer at http://here"

@@ -18,7 +18,7 @@ from ragforge.interfaces.cli.documents import DryRun, Yes, confirm, find
 from ragforge.interfaces.cli.names import names_of
 from ragforge.interfaces.cli.output import Column, one_line, paint, plain, print_data, print_json, print_table
 from ragforge.interfaces.cli.passages import place
-from ragforge.interfaces.words import ago, count, price
+from ragforge.interfaces.words import ago, count, price_of
 
 if TYPE_CHECKING:
     from ragforge.app import Ragforge
@@ -114,17 +114,12 @@ def _row(entry: LogEntry) -> list[str]:
         f"{entry.retrieval_ms + entry.generation_ms:,.0f}",
         entry.model or "none",
         f"{entry.input_tokens + entry.output_tokens:,}",
-        _cost_of(entry.cost, entry.input_tokens + entry.output_tokens),
+        price_of(entry.input_tokens + entry.output_tokens, entry.cost),
     ]
 
 
 def _colour(entry: LogEntry) -> str:
     return "red" if entry.kind == "error" else "yellow" if entry.feedback == "bad" else ""
-
-
-def _cost_of(cost: Decimal | None, tokens: int) -> str:
-    """In dollars; where no model was asked, there is nothing to pay."""
-    return price(cost) if tokens else ""
 
 
 def show(common: Common, id: Name) -> None:
@@ -172,7 +167,7 @@ def _facts(entry: LogEntry, cited: Sequence[str]) -> list[tuple[str, str]]:
         ("conversation", entry.conversation),
         ("model", plain(f"{entry.model}, profile {entry.profile}" if entry.profile else entry.model) or "none"),
         ("tokens", f"{entry.input_tokens:,} read, {entry.output_tokens:,} written" if tokens else ""),
-        ("cost", _cost_of(entry.cost, tokens)),
+        ("cost", price_of(tokens, entry.cost)),
         ("chunks", f"{len(entry.chunks):,} used (k {entry.k})"),
         ("took", f"{entry.retrieval_ms:,.0f} ms up to the answer, {entry.generation_ms:,.0f} ms for it"),
         ("marked", " — ".join(part for part in (entry.feedback, one_line(entry.note)) if part)),
@@ -227,7 +222,7 @@ def _sum(spent: Spent) -> list[str]:
         spent.name or "none",
         f"{spent.questions:,}",
         *(f"{number:,}" for number in tokens),
-        _cost_of(spent.cost, sum(tokens)),
+        price_of(sum(tokens), spent.cost),
     ]
 
 

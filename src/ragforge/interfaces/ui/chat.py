@@ -24,6 +24,7 @@ from ragforge.interfaces.hints import PAGE, renamed
 from ragforge.interfaces.ui import prompt as prompt_view
 from ragforge.interfaces.ui import why as why_view
 from ragforge.interfaces.ui.asking import Asked, Step
+from ragforge.interfaces.ui.asking_on import keep_asking
 from ragforge.interfaces.ui.cited import Listed, cited
 from ragforge.interfaces.ui.look import chip, dim, html, missing_text, problem_text, quiet, sentence, told
 from ragforge.interfaces.ui.passage import Place, where
@@ -122,6 +123,7 @@ def _input(session: Session, *, busy: bool) -> None:
         max_chars=20_000,
         on_submit=_submitted,
     )
+    keep_asking(busy=busy)
 
 
 def _submitted() -> None:

@@ -32,13 +32,16 @@ def documents(session: Session) -> None:
         made = session.forge(Action.READ).artifacts(project=session.slug)
         if session.visitor.may(Action.WRITE):
             _form(session, expanded=not made)
-        follow(session, "make", "Writing the document", lambda result: keep("artifact", result.get("artifact")))
+        writing = follow(
+            session, "make", "Writing the document", lambda result: keep("artifact", result.get("artifact"))
+        )
         if not made:
-            empty(
-                "Nothing was made yet",
-                "A document is written by an outline, section by section, each from passages that it cites. Sections "
-                "that your files say nothing about stay open, and tell what to add.",
-            )
+            if not writing:
+                empty(
+                    "Nothing was made yet",
+                    "A document is written by an outline, section by section, each from passages that it cites. "
+                    "Sections that your files say nothing about stay open, and tell what to add.",
+                )
             return
         by_id = {each.id: each for each in made}
         if kept("artifact", None) not in by_id:

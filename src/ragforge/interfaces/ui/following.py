@@ -24,17 +24,18 @@ def jobs_of(session: Session, kind: str) -> list[Job]:
     return [job for job in jobs if job.kind == kind]
 
 
-def follow(session: Session, kind: str, doing: str, done: Callable[[Mapping[str, Any]], None]) -> None:
-    """Bars of what is under way, and why the newest failed if it did. Also after a reload."""
+def follow(session: Session, kind: str, doing: str, done: Callable[[Mapping[str, Any]], None]) -> bool:
+    """Bars of what is under way, and why the newest failed if it did, also after a reload. Whether any is under way."""
     jobs = jobs_of(session, kind)
-    for job in jobs:
-        if not job.ended:
-            st.fragment(_bar, run_every=_LOOK_SECONDS)(session, job.id, doing, done)
+    under_way = [job for job in jobs if not job.ended]
+    for job in under_way:
+        st.fragment(_bar, run_every=_LOOK_SECONDS)(session, job.id, doing, done)
     if jobs and jobs[0].state in (JobState.FAILED, JobState.QUARANTINED):
         hint = next_step(jobs[0].hint)
         st.error(
             f"The last one failed, {ago(jobs[0].updated_at)}: {quiet(jobs[0].error)}{hint}", icon=":material/error:"
         )
+    return bool(under_way)
 
 
 def _bar(session: Session, id: str, doing: str, done: Callable[[Mapping[str, Any]], None]) -> None:

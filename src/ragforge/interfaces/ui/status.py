@@ -20,7 +20,7 @@ from ragforge.interfaces.ui.engine import Forge
 from ragforge.interfaces.ui.following import cancel
 from ragforge.interfaces.ui.look import chip, dim, html, table, told
 from ragforge.interfaces.ui.session import Session, keep, kept
-from ragforge.interfaces.words import ago, count, price
+from ragforge.interfaces.words import ago, count, price_of
 
 _JOBS = 20
 _BELIEVED_SECONDS = 10.0
@@ -158,7 +158,7 @@ def _spent(session: Session) -> None:
             f"{each.questions:,}",
             f"{each.input_tokens:,}",
             f"{each.output_tokens:,}",
-            price(each.cost),
+            price_of(each.input_tokens + each.output_tokens, each.cost) or "–",
         ]
         for each in spent
     ]
