@@ -7,6 +7,8 @@ BIN    := $(VENV)/bin
 # Weights and the demo's workspace stay inside the clone.
 export RAGFORGE_MODELS := $(CURDIR)/.cache/models
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start thousands of processes: each would compile what it imports where this is set.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo ui test test-stacks check screenshots bench bench-peers bench-search bench-answers bench-lessons bench-discovery bench-scale prove docs setup models clean
 

@@ -7,7 +7,9 @@ pages that the allocator holds back for its threads hide what the program holds.
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -34,9 +36,13 @@ def test_memory_stays_flat_over_changing_files(swift_path: Path) -> None:
     rounds = count(18, 200)
     sizes = sizes_of("change_files", swift_path, rounds)
     assert len(sizes) == rounds
-    # the least of a few rounds: what one round holds for a moment is no growth
+    shown = [round(size / 1e6, 1) for size in sizes]
+    # A leak grows in every round. What the allocator takes once and keeps, sooner or later, does not.
+    usual = statistics.median(after - before for before, after in itertools.pairwise(sizes[rounds // 3 :]))
+    assert usual < 500_000, shown
+    # The least of a few rounds: what one round holds for a moment is no growth.
     warm, end = min(sizes[rounds // 3 :][:6]), min(sizes[-6:])
-    assert end - warm < 15_000_000, [round(size / 1e6) for size in sizes]
+    assert end - warm < count(40_000_000, 15_000_000), shown
     record("memory_over_changes", rounds=rounds, grown_mb=round((end - warm) / 1e6, 1))
 
 

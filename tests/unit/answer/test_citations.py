@@ -239,9 +239,9 @@ def test_what_was_taken_out_is_no_sentence_without_a_source() -> None:
     ],
 )
 def test_long_answers_are_checked_quickly(bad: str) -> None:
-    begun = time.process_time()
+    begun = time.thread_time()
     checked((bad * 50_000)[: count(20_000, 50_000)])
-    assert time.process_time() - begun < 5
+    assert time.thread_time() - begun < 5
 
 
 words = st.sampled_from(

@@ -273,6 +273,6 @@ def test_quotes_are_exact_within_limits_and_apart(
     ["gate open " * 5_000, "|-" + " " * 20_000 + "x|", "gate, " * 5_000, "门" * 20_000, "A" * 20_000, "1. " * 5_000],
 )
 def test_odd_texts_take_no_longer_than_others(text: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     assert sum(word_count(each.text) for each in asked("When did the gate open?", source(1, text))) <= 60
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < 2

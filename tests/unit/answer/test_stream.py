@@ -275,9 +275,9 @@ def test_plain_words_come_at_once() -> None:
 )  # fmt: skip
 def test_a_megabyte_of_one_sign_ends_quickly(bad: str) -> None:
     text = (bad * (1_000_000 // len(bad)))[: count(100_000, 1_000_000)]
-    begun = time.process_time()
+    begun = time.thread_time()
     clean(text, SOURCES)
-    assert time.process_time() - begun < 6
+    assert time.thread_time() - begun < 6
 
 
 def test_it_is_quick() -> None:
@@ -285,9 +285,9 @@ def test_it_is_quick() -> None:
         "Desks can be returned within 30 days of delivery, if they were not used [1]. The price is paid back to the "
         "card that was charged [2], usually within a week (see section 4.2). Don't send it back without the form!\n\n"
     ) * count(4_000, 20_000)
-    begun = time.process_time()
+    begun = time.thread_time()
     shown, _ = clean(text, SOURCES)
-    speed = len(text) / (time.process_time() - begun) / 1e6
+    speed = len(text) / (time.thread_time() - begun) / 1e6
     assert shown == text
     record("answer_filter", megabytes_per_second=round(speed, 1))
     assert speed > 1  # about three on a shared machine

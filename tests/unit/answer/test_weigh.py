@@ -89,9 +89,9 @@ def test_kin_are_among_the_terms_never_the_word_and_never_worth_more(
 def test_a_long_question_on_many_words_takes_no_time() -> None:
     groups = [(f"aaaa{number}".translate(str.maketrans("0123456789", "abcdefghij")),) for number in range(64)]
     terms = {f"aaab{number}".translate(str.maketrans("0123456789", "abcdefghij")) for number in range(5_000)}
-    began = time.process_time()
+    began = time.thread_time()
     kin_of(groups, terms)
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < 2
 
 
 def test_words_that_only_ask_count_little() -> None:

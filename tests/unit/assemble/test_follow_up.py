@@ -223,9 +223,9 @@ def test_any_talk_is_survived_and_rewriting_again_says_the_same(before: list[str
 def test_a_huge_message_is_quick(piece: str) -> None:
     huge = piece * (100_000 // len(piece))
     turns = said("What is a proxy?", huge, answer=huge)
-    began = time.process_time()
+    began = time.thread_time()
     stand_alone(huge, turns)
     stand_alone("Is it free?", turns)
     stand_alone("yes", turns)
     stand_alone("the second one", turns)
-    assert time.process_time() - began < 0.5
+    assert time.thread_time() - began < 0.5

@@ -214,16 +214,16 @@ def test_any_prompt_gives_files_of_the_shelf_in_any_order_of_it(prompt: str) -> 
 def test_a_huge_prompt_is_quick(part: str) -> None:
     prompt = part * (100_000 // len(part))
     shelf = [document(f"src/module_{n}/file {n}.py") for n in range(1_000)] + SHELF
-    began = time.process_time()
+    began = time.thread_time()
     named = named_files(prompt, shelf)
-    assert time.process_time() - began < 1.0
+    assert time.thread_time() - began < 1.0
     assert len(named) <= 50
 
 
 def test_a_huge_file_is_packed_quickly() -> None:
     text = "\n".join(f"value_{n} = {n}  # note" for n in range(50_000)) + "\n" + "x" * 1_000_000
-    began = time.process_time()
+    began = time.thread_time()
     pack, left_out = packed(text, "What is value_49999?", 500, words)
-    assert time.process_time() - began < 2.0
+    assert time.thread_time() - began < 2.0
     assert "value_49999 = 49999" in pack
     assert left_out

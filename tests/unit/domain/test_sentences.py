@@ -89,6 +89,6 @@ def test_starts_rise_and_follow_a_terminator(text: str) -> None:
 
 
 def test_a_long_row_of_terminators_takes_no_time() -> None:
-    began = time.process_time()
+    began = time.thread_time()
     assert list(sentence_starts("." * 50_000 + "x", 0, 50_001)) == []
-    assert time.process_time() - began < 0.5
+    assert time.thread_time() - began < 0.5

@@ -158,10 +158,10 @@ def test_a_damaged_archive_raises_nothing(data: some.DataObject) -> None:
 @pytest.mark.parametrize("opening", [b"<!--", b"<![CDATA[", b"<?", b"<?xml encoding", b"<!-- -->", b"<!DOCTYPE "])
 def test_what_is_never_closed_costs_little(opening: bytes) -> None:
     part = b"<r>" + opening * (1_000_000 // len(opening))
-    began = time.process_time()
+    began = time.thread_time()
     check(part, "xml")
     check(zipped({"[Content_Types].xml": part}), "docx")
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < 2
 
 
 @pytest.mark.parametrize("aside", [b"<!-- ", b"<![CDATA[ ", b"<? "])
@@ -173,6 +173,6 @@ def test_an_ordinary_file_costs_little() -> None:
     text = b"<w:p><w:pPr><w:jc w:val='left'/></w:pPr><w:r><w:t>%s</w:t></w:r></w:p>"
     body = b"".join(text % str(hash(number)).encode() for number in range(10_000))
     data = zipped({"word/document.xml": b"<w:document>" + body + b"</w:document>"})
-    started = time.process_time()
+    started = time.thread_time()
     assert check(data, "docx") is None
-    assert time.process_time() - started < 0.1
+    assert time.thread_time() - started < 0.1

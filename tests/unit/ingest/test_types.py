@@ -228,9 +228,9 @@ def test_a_few_control_bytes_do_not_make_a_log_binary() -> None:
 @pytest.mark.parametrize("name", ["page", "page.xml"])
 @pytest.mark.parametrize("opening", [b"<!---->", b"<!-- ", b"<!-- --> ", b"{ ", b"[ ", b"#! /", b"From: "])
 def test_the_look_of_a_text_takes_no_time(opening: bytes, name: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     kind(opening * 10_000 + b"x", name)
-    assert time.process_time() - began < 1
+    assert time.thread_time() - began < 1
 
 
 @settings(max_examples=count(33, 100), deadline=None)

@@ -263,9 +263,9 @@ def test_any_text_is_read_and_nothing_grows(answers: list[str], text: str) -> No
 )
 def test_long_hostile_texts_take_no_longer_than_their_length(piece: str) -> None:
     text = "The timeout is " + piece * (20_000 // len(piece)) + "x"
-    began = time.process_time()
+    began = time.thread_time()
     suppress([episode(1, "What?", text)], [turn(2, "Well?", text)], [file("a.yaml", text)], words=WORDS, count=count)
     suppress_recent([turn(2, "Well?", text)], [file("a.yaml", text)], words=WORDS)
     summary_of(turn(3, "Why?", text), WORDS)
     tags_of(turn(3, text, text), WORDS)
-    assert time.process_time() - began < 3
+    assert time.thread_time() - began < 3

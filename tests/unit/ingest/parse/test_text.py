@@ -52,9 +52,9 @@ def test_clean(dirty: str, expected: str) -> None:
     "marks", ["\u0301\u0316" * 200_000, "\u0301" * 200_000 + "\u0316" * 200_000, "\u0f73" * 200_000]
 )
 def test_heaps_of_marks_take_no_time(marks: str) -> None:
-    began = time.process_time()
+    began = time.thread_time()
     text = clean(f"a{marks}b")
-    assert time.process_time() - began < 2
+    assert time.thread_time() - began < 2
     assert (text[0], text[-1]) in (("a", "b"), ("á", "b"))
     assert len(text) < 100
 

@@ -141,6 +141,6 @@ def test_an_unclosed_fence_runs_to_the_end() -> None:
 )
 def test_hostile_headings_take_no_time(line: str) -> None:
     text = f"{line}\n" * (300_000 // len(line))
-    began = time.process_time()
+    began = time.thread_time()
     scan(text)
-    assert time.process_time() - began < 0.5
+    assert time.thread_time() - began < 0.5

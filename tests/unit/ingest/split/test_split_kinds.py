@@ -112,17 +112,17 @@ def test_definitions_are_found_with_what_stands_right_above(source: str, expecte
 )
 def test_hostile_lines_of_code_take_no_time(line: str) -> None:
     source = f"{line}\n" * (300_000 // len(line))
-    began = time.process_time()
+    began = time.thread_time()
     code.scan(source)
-    assert time.process_time() - began < 0.5
+    assert time.thread_time() - began < 0.5
 
 
 @pytest.mark.parametrize("scan", [lines.scan_data, lambda text: lines.scan_transcript(text, ())])
 def test_a_long_blank_in_a_line_takes_no_time(scan: Callable[[str], object]) -> None:
     text = f"a{' ' * 10_000}b\n" * 30
-    began = time.process_time()
+    began = time.thread_time()
     scan(text)
-    assert time.process_time() - began < 0.5
+    assert time.thread_time() - began < 0.5
 
 
 @given(SEEDS, st.integers(1, 30))
