@@ -85,9 +85,9 @@ bench-discovery: models
 bench-scale: models
 	$(BIN)/python -m bench.scale $(PARTS) $(if $(DATA),--data $(DATA)) $(if $(DOCS),--docs $(DOCS)) $(if $(SMALL),--small)
 
-## the same tests with the full counts, and a record of the figures in docs/proof.json
+## the same tests with the full counts, and a record of the figures in docs/proof.json; AGAIN=1 repeats what failed in it
 prove: check models
-	RAGFORGE_PROVE=1 $(BIN)/python -m tests.prove
+	RAGFORGE_PROVE=1 $(BIN)/python -m tests.prove $(if $(AGAIN),--again)
 
 ## the generated reference
 docs: setup

@@ -21,7 +21,7 @@ from ragforge.adapters import weights
 from ragforge.testing.postgres import TemporaryPostgres
 from ragforge.testing.s3 import TemporaryS3
 from tests import loaded, schemas
-from tests.proof import PROVING, count
+from tests.proof import PROVING, count, note_failure
 
 pytest.register_assert_rewrite("ragforge.testing.contracts")
 
@@ -115,6 +115,11 @@ def pytest_collection_finish() -> None:
     """Thousands of tests are a large heap, and each full collection of it would stop every thread for a second."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed:
+        note_failure(report.nodeid)
 
 
 @pytest.fixture(scope="session", autouse=True)

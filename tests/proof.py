@@ -8,6 +8,7 @@ from pathlib import Path
 
 PROVE, PROOF = "RAGFORGE_PROVE", "RAGFORGE_PROOF"
 """Variables: whether the counts are full, and the folder for figures."""
+FAILED = "failed.txt"
 PROVING = os.environ.get(PROVE) == "1"
 
 
@@ -21,3 +22,11 @@ def record(name: str, **figures: object) -> None:
     folder = os.environ.get(PROOF)
     if folder:
         (Path(folder) / f"{name}.json").write_text(json.dumps(figures))
+
+
+def note_failure(test: str) -> None:
+    """Leave the name of a test that failed, so that it can be repeated alone."""
+    folder = os.environ.get(PROOF)
+    if folder:
+        with (Path(folder) / FAILED).open("a") as names:
+            names.write(f"{test}\n")

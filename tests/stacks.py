@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,7 +100,7 @@ class Run(NamedTuple):
     minutes: float
 
 
-def run(chosen: Sequence[str], more: Sequence[str] = ()) -> dict[str, Run]:
+def run(chosen: Sequence[str], more: Sequence[str] = (), only: Collection[str] = tuple(STACKS)) -> dict[str, Run]:
     """Run the files with these beginnings on each stack, with the usual counts; `more` are arguments of pytest.
 
     What is about seconds is left out: it is measured on the embedded stack.
@@ -109,7 +109,7 @@ def run(chosen: Sequence[str], more: Sequence[str] = ()) -> dict[str, Run]:
     command = [sys.executable, "-m", "pytest", "-m", "not alone", "-n", "2", "--dist", "worksteal", *more, *files]
     usual = {name: value for name, value in os.environ.items() if name not in (PROVE, PROOF)}
     runs = {}
-    for stack in STACKS:
+    for stack in only:
         print(f"on the stack {stack}:", flush=True)
         began = time.monotonic()
         code = subprocess.run(command, cwd=_ROOT, env={**usual, VARIABLE: stack}, check=False).returncode

@@ -173,6 +173,9 @@ def driving(browser: Browser, served: Serving | Place) -> Iterator[Driver]:
         yield driver
         assert not driver.complaints
         assert not foreign
+    except BaseException as problem:
+        problem.add_note("\n".join(["the browser said:", *driver.complaints, "the server said:", *serving.lines[-20:]]))
+        raise
     finally:
         context.close()
 
