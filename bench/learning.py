@@ -129,11 +129,11 @@ def speed(embedder: str, patterns: int = PATTERNS, rounds: int = _ROUNDS) -> dic
             questions = [" ".join(_words(chance, 14)) for _ in range(rounds + 5)]
             own: list[float] = []
             for number, question in enumerate(questions):
-                began = time.thread_time()  # a query works in one thread; what others of the process do is not its
+                began = time.process_time()
                 model.embed_query(question, cancel)
-                embedded = time.thread_time()
+                embedded = time.process_time()
                 forge.lessons.query_for_failure(question, project="p", agent_type=agent)
-                whole = time.thread_time() - embedded
+                whole = time.process_time() - embedded
                 if number >= 5:
                     own.append((whole - (embedded - began)) * 1_000)
             spent[name] = float(np.median(own))

@@ -17,7 +17,7 @@ from ragforge.evaluate.metrics import main_metric
 from ragforge.evaluate.report import page
 from ragforge.evaluate.summary import facts, imperfect, unsearchable
 from ragforge.interfaces.ui.following import follow
-from ragforge.interfaces.ui.look import chip, dim, empty, html, problem_text, quiet, show_problem, table, told
+from ragforge.interfaces.ui.look import chip, dim, empty, html, problem_text, quiet, table, told
 from ragforge.interfaces.ui.session import Session, keep, kept
 from ragforge.interfaces.words import ago, count
 
@@ -85,32 +85,34 @@ def _start(session: Session, sets: Sequence[QuestionSet]) -> None:
     by_name = {each.name: each for each in sets}
     with st.expander("Run", icon=":material/play_arrow:", expanded=True), st.form("evaluate"):
         left, right = st.columns(2)
-        name = left.selectbox(
+        left.selectbox(
             "Questions", list(by_name), format_func=lambda each: f"{each} ({by_name[each].questions:,})", key="eval-set"
         )
-        label = right.text_input(
-            "Label", placeholder="What you try, such as alpha 0.5", max_chars=100, key="eval-label"
+        right.text_input("Label", placeholder="What you try, such as alpha 0.5", max_chars=100, key="eval-label")
+        st.toggle(
+            "Answer them, too", help="By the model of Control; else they are only searched for.", key="eval-answers"
         )
-        answers = st.toggle("Answer them, too", help="By the model of Control; else they are only searched for.")
-        used = session.choices
-        dim(f"Ranking as under Control: {'as measured' if used.alpha is None else f'alpha {used.alpha:g}'}.")
-        if st.form_submit_button("Run", type="primary"):
-            tuned = {} if used.alpha is None else {"alpha": used.alpha}
-            payload = {
-                "questions": name,
-                "label": label,
-                "answers": answers,
-                "model": used.model,
-                "judge": None,
-                **tuned,
-            }
-            try:
-                session.visitor.check_model(used.model)
-                session.forge(Action.WRITE).enqueue("evaluate", payload, project=session.slug)
-            except RagforgeError as problem:
-                show_problem(problem)
-                return
-            st.rerun()
+        alpha = session.choices.alpha
+        dim(f"Ranking as under Control: {'as measured' if alpha is None else f'alpha {alpha:g}'}.")
+        st.form_submit_button("Run", type="primary", on_click=_run, args=(session,))
+
+
+def _run(session: Session) -> None:
+    """Before the page is run: whatever interrupts that, the press is not lost."""
+    used, given = session.choices, st.session_state
+    payload = {
+        "questions": given["eval-set"],
+        "label": given["eval-label"],
+        "answers": given["eval-answers"],
+        "model": used.model,
+        "judge": None,
+        **({} if used.alpha is None else {"alpha": used.alpha}),
+    }
+    try:
+        session.visitor.check_model(used.model)
+        session.forge(Action.WRITE).enqueue("evaluate", payload, project=session.slug)
+    except RagforgeError as problem:
+        keep("trouble", problem_text(problem))
 
 
 def _named(run: Run) -> str:
