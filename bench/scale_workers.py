@@ -26,9 +26,8 @@ from ragforge import Ragforge
 from ragforge.domain.library import UPLOAD, JobState
 from ragforge.operate.inbox import Received
 
-WORKERS = (1, 2, 4)
-STACKS = {"wordllama": 1, "minilm": 4}
-"""Embedders, and of how many files one is taken: the smaller the model, the more of the time is the catalog's."""
+WORKERS = {"wordllama": (1, 2, 4), "minilm": (1, 2)}
+"""How many at once, by the embedder: the smaller the model, the more of the time is the catalog's."""
 FEW = 20
 PROJECT = "bench"
 _SETTLE_SECONDS = 3.0
@@ -104,14 +103,14 @@ def _checked(forge: Ragforge, files: int) -> int:
     return sum(document.chunks for document in forge.documents(project=PROJECT))
 
 
-def run(docs: Path, small: bool, embedders: Sequence[str] = tuple(STACKS)) -> Figures:
+def run(docs: Path, small: bool, embedders: Sequence[str] = tuple(WORKERS)) -> Figures:
     found = sorted(path for path in docs.rglob("*") if path.is_file())
+    files = found[::FEW] if small else found
     figures: Figures = {"before": conditions()}
     with Server() as server:
         for embedder in embedders:
-            files = found[:: STACKS[embedder] * (FEW if small else 1)]
-            runs = {str(count): measure(server, files, embedder, count) for count in WORKERS[: 2 if small else None]}
-            figures[embedder] = runs
+            counts = WORKERS[embedder][: 2 if small else None]
+            figures[embedder] = {str(count): measure(server, files, embedder, count) for count in counts}
     return figures | {"after": conditions()}
 
 
@@ -119,11 +118,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--docs", type=Path, default=DEFAULT_DOCS, help="a folder of Markdown files")
     parser.add_argument("--small", action="store_true", help="few files, to see that it works")
-    parser.add_argument("--embedder", action="append", choices=STACKS, help="one alone")
+    parser.add_argument("--embedder", action="append", choices=WORKERS, help="one alone")
     given = parser.parse_args()
     if not given.docs.is_dir():
         raise SystemExit(f"no folder {given.docs}: name one with --docs")
-    print(json.dumps(run(given.docs, given.small, given.embedder or tuple(STACKS))))
+    print(json.dumps(run(given.docs, given.small, given.embedder or tuple(WORKERS))))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,12 @@ from typing import Literal
 
 from playwright.sync_api import (
     Browser,
+    BrowserContext,
     ConsoleMessage,
     Download,
     Locator,
     Page,
+    ViewportSize,
     WebSocketRoute,
     expect,
     sync_playwright,
@@ -163,8 +165,7 @@ class Driver:
 def driving(browser: Browser, served: Serving | Place) -> Iterator[Driver]:
     """A tab. Whatever a test does, the browser finds nothing wrong, and nothing comes from elsewhere."""
     serving, project = (served.serving, served.project) if isinstance(served, Place) else (served, "")
-    context = browser.new_context(viewport={"width": 1280, "height": 860}, accept_downloads=True)
-    foreign: list[str] = []
+    context, foreign = _context(browser), list[str]()
     page = context.new_page()
     page.on("request", lambda sent: None if _is_own(sent.url, serving.address) else foreign.append(sent.url))
     driver = Driver(page, serving.address, project)
@@ -174,10 +175,18 @@ def driving(browser: Browser, served: Serving | Place) -> Iterator[Driver]:
         assert not driver.complaints
         assert not foreign
     except BaseException as problem:
-        problem.add_note("\n".join(["the browser said:", *driver.complaints, "the server said:", *serving.lines[-20:]]))
+        told = ["the browser said:", *driver.complaints, "the server said:", *serving.lines[-20:]]
+        problem.add_note("\n".join([*told, "the page said:", page.locator("body").inner_text()]))
         raise
     finally:
-        context.close()
+        page.close()
+        context.clear_cookies()
+
+
+def _context(browser: Browser) -> BrowserContext:
+    """One for all tabs, as a person has: scripts are fetched and compiled once."""
+    viewport: ViewportSize = {"width": 1280, "height": 860}
+    return browser.contexts[0] if browser.contexts else browser.new_context(viewport=viewport, accept_downloads=True)
 
 
 def _is_own(url: str, address: str) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 
 from ragforge import Ragforge
 from ragforge.settings import load
@@ -18,6 +20,8 @@ from tests.served import answers
 
 _RETURNS = "# Returns\n\nChairs may be returned within sixty days after delivery, clean and with all parts.\n"
 _QUESTION = "How long can I return a chair?"
+_MAIN = 0
+"""Where the path of all begins that stands beside the sidebar."""
 
 
 @pytest.fixture
@@ -159,6 +163,37 @@ def test_a_button_pressed_in_the_moment_the_answer_is_whole_does_what_it_says(
         expect(driver.dialog).to_contain_text("returns.md")
         driver.close_dialog()
         expect(driver.page.get_by_role("button", name="Retry")).to_be_visible()
+
+
+def test_what_stands_behind_an_answer_is_not_lost_when_the_page_looks_once_more(browser: Browser, talk: Place) -> None:
+    """The page is drawn whole, and looks at the answer once more before that is sent: the server then leaves out of it
+    what the answer's part had drawn, since that comes anew."""
+    with driving(browser, talk) as driver:
+        line = Line(driver.page)
+        driver.open()
+        _reading(driver)
+        with line.held("down") as coming:
+            driver.page.get_by_role("button", name="Stop").click()
+            _until(driver.page, lambda: _looked_after_all(coming) is not None)
+            begin, end, part = _looked_after_all(coming) or (0, 0, "")
+            whole = [said for said in coming[begin:end] if ForwardMsg.FromString(said).delta.fragment_id != part]
+            assert len(whole) < end - begin
+            coming[begin:end] = whole
+        expect(driver.page.get_by_text("Stopped before the answer was complete")).to_be_visible(timeout=10_000)
+        expect(driver.page.get_by_role("button", name="Retry")).to_be_visible()
+        expect(driver.answer).to_contain_text("Word 3")
+
+
+def _looked_after_all(coming: list[bytes]) -> tuple[int, int, str] | None:
+    """From where to where all of the page was drawn, and which part beside the sidebar looked once more after that."""
+    told = [ForwardMsg.FromString(said) for said in coming]
+    runs = [(place, said.metadata.run.fragment_ids) for place, said in enumerate(told) if said.HasField("new_session")]
+    for number, ((begin, parts), (end, _)) in enumerate(pairwise(runs), 1):
+        drawn = {said.delta.fragment_id for said in told[begin:end] if said.metadata.delta_path[:1] == [_MAIN]}
+        looked = [part for _, parts in runs[number:] for part in parts if part in drawn]
+        if not parts and looked:
+            return begin, end, looked[0]
+    return None
 
 
 def test_a_step_of_an_interview_keeps_the_focus_when_it_is_chosen(browser: Browser, place: Place) -> None:

@@ -26,7 +26,7 @@ from ragforge.interfaces.ui import why as why_view
 from ragforge.interfaces.ui.asking import Asked, Step
 from ragforge.interfaces.ui.asking_on import keep_asking
 from ragforge.interfaces.ui.cited import Listed, cited
-from ragforge.interfaces.ui.look import chip, dim, html, missing_text, problem_text, quiet, sentence, told
+from ragforge.interfaces.ui.look import chip, dim, html, missing_text, part, problem_text, quiet, sentence, told
 from ragforge.interfaces.ui.passage import Place, where
 from ragforge.interfaces.ui.render import answer_html, plain_html
 from ragforge.interfaces.ui.session import (
@@ -277,7 +277,7 @@ def _words(
     """Of an answer, half or whole: the same part of the page, so that what is pressed in one is heard in the other."""
     with st.container():
         _named(files)
-    st.fragment(_pressable, run_every=_FOLLOW_SECONDS if live else None)(show, key)
+    part(_pressable, _FOLLOW_SECONDS if live else None)(show, key)
 
 
 def _pressable(show: Callable[[str], Place | None], key: str) -> None:
@@ -447,10 +447,10 @@ def _unanswered(session: Session, asked: Asked, key: str) -> None:
     _question(asked.question)
     with st.chat_message("assistant", avatar=_ASSISTANT):
         _words(partial(_written, asked), key)
-        if asked.step is Step.STOPPED:
-            st.info("Stopped before the answer was complete. Nothing of it was kept.", icon=":material/stop_circle:")
-        elif asked.problem is not None:
+        if asked.problem is not None:
             st.error(problem_text(asked.problem), icon=":material/error:")
+        else:
+            st.info("Stopped before the answer was complete. Nothing of it was kept.", icon=":material/stop_circle:")
         with st.container(horizontal=True):
             if st.button("Retry", key=f"retry-{asked.id}", icon=":material/refresh:"):
                 ask(session, asked.question)

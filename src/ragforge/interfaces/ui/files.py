@@ -17,7 +17,7 @@ from ragforge.domain.plain import decode
 from ragforge.domain.sizes import size_text
 from ragforge.errors import NotFound, RagforgeError, cannot_write
 from ragforge.interfaces.ui.following import cancel
-from ragforge.interfaces.ui.look import dim, next_step, problem_text, quiet, show_problem, told
+from ragforge.interfaces.ui.look import dim, next_step, part, problem_text, quiet, show_problem, told
 from ragforge.interfaces.ui.session import Session, close_window, keep, kept, open_window
 from ragforge.interfaces.words import ago, count
 
@@ -45,7 +45,7 @@ def files(session: Session) -> None:
     """Follows what happens to the files, without running the rest of the page again."""
     busy = bool(kept("uploads", ()))
     cost = _MOST_SHARE * float(kept("files_seconds", 0.0))  # a list of very many files is looked at less often
-    st.fragment(_files, run_every=max(cost, _BUSY_SECONDS if busy else _IDLE_SECONDS))(session)
+    part(_files, max(cost, _BUSY_SECONDS if busy else _IDLE_SECONDS))(session)
 
 
 def _files(session: Session) -> None:

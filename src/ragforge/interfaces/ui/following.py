@@ -10,7 +10,7 @@ import streamlit as st
 from ragforge.domain.access import Action
 from ragforge.domain.library import Job, JobState
 from ragforge.errors import NotFound, RagforgeError
-from ragforge.interfaces.ui.look import next_step, problem_text, quiet, told
+from ragforge.interfaces.ui.look import next_step, part, problem_text, quiet, told
 from ragforge.interfaces.ui.session import Session, keep
 from ragforge.interfaces.words import ago
 
@@ -29,7 +29,7 @@ def follow(session: Session, kind: str, doing: str, done: Callable[[Mapping[str,
     jobs = jobs_of(session, kind)
     under_way = [job for job in jobs if not job.ended]
     for job in under_way:
-        st.fragment(_bar, run_every=_LOOK_SECONDS)(session, job.id, doing, done)
+        part(_bar, _LOOK_SECONDS)(session, job.id, doing, done)
     if jobs and jobs[0].state in (JobState.FAILED, JobState.QUARANTINED):
         hint = next_step(jobs[0].hint)
         st.error(

@@ -11,7 +11,7 @@ from ragforge.domain.answers import Citation
 from ragforge.domain.conversation import Turn
 from ragforge.interfaces.ui.asking import Said, Step
 from ragforge.interfaces.ui.cited import Listed, cited
-from ragforge.interfaces.ui.look import dim, html, problem_text
+from ragforge.interfaces.ui.look import dim, html, part, problem_text
 from ragforge.interfaces.ui.passage import Place, where
 from ragforge.interfaces.ui.render import answer_html, passage_html, plain_html
 from ragforge.interfaces.ui.saying import say
@@ -44,7 +44,7 @@ def interview(session: Session, sight: Sight) -> None:
             _turn(session, sight, turn, is_last=turn is sight.turns[-1] and sight.said is None)
         if sight.said is not None and sight.busy:
             _message(sight.said.question)
-            st.fragment(_live, run_every=_FOLLOW_SECONDS)(session, sight.said)
+            part(_live, _FOLLOW_SECONDS)(session, sight.said)
         elif sight.said is not None:
             _failed(session, sight, sight.said)
         _unsaid(session, sight)

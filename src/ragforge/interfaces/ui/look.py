@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
+from typing import ParamSpec
 
 import streamlit as st
 
 from ragforge.domain.retrieval import Degraded
 from ragforge.errors import RagforgeError, Unauthenticated
 from ragforge.interfaces.hints import PAGE, renamed
+
+P = ParamSpec("P")
 
 _STYLE = """
 <style>
@@ -148,6 +151,20 @@ def sentence(text: str) -> str:
     """With a capital, unless it begins with a name."""
     first = text.partition(" ")[0]
     return text[:1].upper() + text[1:] if first.isalpha() else text
+
+
+def part(show: Callable[P, None], every: float | None = None) -> Callable[P, None]:
+    """A part of the page that is run alone, by itself every so many seconds.
+
+    It has a container to itself: where it is run again before the page that was drawn is sent, the server leaves it out
+    of that, and the browser gives its place to what stands behind it, which is then lost.
+    """
+
+    def shown(*args: P.args, **named: P.kwargs) -> None:
+        with st.container():
+            st.fragment(show, run_every=every)(*args, **named)
+
+    return shown
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from ragforge.interfaces.ui import (
 )
 from ragforge.interfaces.ui.control import control
 from ragforge.interfaces.ui.engine import Visitor, engine
-from ragforge.interfaces.ui.look import html, quiet, show_problem, style
+from ragforge.interfaces.ui.look import html, part, quiet, show_problem, style
 from ragforge.interfaces.ui.session import Session, keep, kept
 
 _WINDOWS: Mapping[str, Callable[..., None]] = {
@@ -78,7 +78,7 @@ def main() -> None:
         if waiting := kept("resend", None):
             st.info(f"Your question is kept, and asked then: {quiet(waiting[0])}", icon=":material/schedule_send:")
         st.button("Try again", icon=":material/refresh:")
-        st.fragment(_wait, run_every=_WAIT_SECONDS)()
+        part(_wait, _WAIT_SECONDS)()
 
 
 def _wait() -> None:

@@ -18,7 +18,7 @@ from ragforge.errors import NotAllowed
 from ragforge.interfaces.hints import PAGE, renamed
 from ragforge.interfaces.ui.engine import Forge
 from ragforge.interfaces.ui.following import cancel
-from ragforge.interfaces.ui.look import chip, dim, html, table, told
+from ragforge.interfaces.ui.look import chip, dim, html, part, table, told
 from ragforge.interfaces.ui.session import Session, keep, kept
 from ragforge.interfaces.words import ago, count, price_of
 
@@ -101,7 +101,7 @@ def _examined(session: Session) -> list[Finding]:
 
 def _jobs(session: Session) -> None:
     st.subheader("Work", anchor=False)
-    st.fragment(_work, run_every=2.0)(session)
+    part(_work, 2.0)(session)
 
 
 def _work(session: Session) -> None:
