@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from streamlit.components.v2.component_manager import BidiComponentManager
 from streamlit.testing.v1 import AppTest
 
 from ragforge import Ragforge
@@ -27,8 +29,17 @@ def pages(forge: Ragforge) -> Iterator[AppTest]:
 def look(**query: str) -> AppTest:
     """A new tab, with this in its address."""
     tab = AppTest.from_file(str(SCRIPT), default_timeout=30)
+    tab._bidi_component_manager = _installed_components()
     tab.query_params.update(query)
     return run(tab)
+
+
+@cache
+def _installed_components() -> BidiComponentManager:
+    """Looked for once, in all that is installed: each tab would do it anew, and most of its time went there."""
+    manager = BidiComponentManager()
+    manager.discover_and_register_components(start_file_watching=False)
+    return manager
 
 
 def run(tab: AppTest) -> AppTest:

@@ -368,6 +368,18 @@ def test_O3_private_questions_stay_in_their_project(forge: Ragforge) -> None:
         assert tab.query_params["private"] in ("1", ["1"])
 
 
+def test_O3_a_switch_that_is_told_together_with_another_project_is_let_be(forge: Ragforge) -> None:
+    """A browser may tell of a switch that was drawn anew in the moment a project is chosen."""
+    forge.create_project("other", embedder="hashing")
+    with pages(forge):
+        tab = look(project="p")
+        tab.selectbox(key="project-choice").set_value("other")
+        next(each for each in tab.toggle if str(each.key).startswith("on-")).set_value(False)
+        run(tab)
+        assert tab.query_params["project"] in ("other", ["other"])
+        assert all(document.enabled for document in forge.documents(project="p"))
+
+
 def test_O3_without_a_log_every_answer_is_shown_once_and_explained(tmp_path: Path) -> None:
     with open_forge(tmp_path / "workspace", ask__log=False) as forge:
         _files(tmp_path / "files", forge)

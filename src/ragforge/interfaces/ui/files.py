@@ -269,7 +269,9 @@ def _switched(document: Document) -> int:
 
 
 def _switch(session: Session, id: str, key: str) -> None:
-    wanted, shown = bool(st.session_state[key]), st.session_state["rf_switches"]
+    wanted, shown = bool(st.session_state[key]), kept("switches", {})
+    if id not in shown:  # told together with the choice of another project, which forgot it
+        return
     if shown[id][0] == wanted:  # a switch that was away for a moment says how it stands, and nobody has pressed it
         return
     try:
