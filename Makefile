@@ -34,8 +34,8 @@ ui: models
 	$(BIN)/ragforge --workspace .demo ui
 
 ## every test that needs no outside server, after lint, types and import contracts
-test: check models  # three at once on two cores: many tests wait for a process, a browser or a server
-	$(BIN)/pytest -n 3 --dist worksteal
+test: check models
+	$(BIN)/pytest -n 2 --dist worksteal
 
 ## the acceptance tests of ingestion, retrieval, answers and lessons, with Postgres as the catalog and as the indexes
 test-stacks: models

@@ -27,7 +27,7 @@ from playwright.sync_api import (
 from ragforge.testing.model_server import ModelServer
 from tests.process import Serving, serve
 
-expect.set_options(timeout=45_000)  # three workers and their browsers share the processors
+expect.set_options(timeout=45_000)  # two workers and two browsers share the processors
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome") or ""
 _FLAGS = (
     "--no-sandbox",
