@@ -58,7 +58,7 @@ def _refuse_network(event: str, arguments: tuple[object, ...]) -> None:
 sys.addaudithook(_refuse_network)
 
 
-settings.register_profile("counted", max_examples=count(25, 100))
+settings.register_profile("counted", max_examples=count(40, 100))
 settings.load_profile("counted")
 
 
