@@ -29,14 +29,13 @@ def pages(forge: Ragforge) -> Iterator[AppTest]:
 def look(**query: str) -> AppTest:
     """A new tab, with this in its address."""
     tab = AppTest.from_file(str(SCRIPT), default_timeout=30)
-    tab._bidi_component_manager = _installed_components()
     tab.query_params.update(query)
     return run(tab)
 
 
 @cache
 def _installed_components() -> BidiComponentManager:
-    """Looked for once, in all that is installed: each tab would do it anew, and most of its time went there."""
+    """Looked for once, in all that is installed: each tab would do it anew."""
     manager = BidiComponentManager()
     manager.discover_and_register_components(start_file_watching=False)
     return manager
@@ -44,6 +43,7 @@ def _installed_components() -> BidiComponentManager:
 
 def run(tab: AppTest) -> AppTest:
     """Once more; whatever happens, no page may fail."""
+    tab._bidi_component_manager = _installed_components()
     tab.run()
     assert not tab.exception, [(each.message, each.stack_trace) for each in tab.exception]
     return tab
