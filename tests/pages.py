@@ -97,22 +97,29 @@ def said(tab: AppTest) -> list[str]:
     return told
 
 
-def _lessons() -> None:
-    """The page Lessons alone, with what callbacks have to say."""
-    from ragforge.interfaces.ui import lessons, projects, session
+def _one(name: str) -> None:
+    """A page alone, with what callbacks have to say."""
+    from importlib import import_module
+
+    from ragforge.interfaces.ui import projects, session
     from ragforge.interfaces.ui.engine import engine
 
     found = session.begin(engine(), engine().visitor(session.kept("key", "")))
     assert found is not None
     projects.toasts()
-    lessons.lessons(found)
+    getattr(import_module(f"ragforge.interfaces.ui.{name}"), name)(found)
+
+
+def alone(name: str, key: str = "") -> AppTest:
+    """A look at this page by whoever brings this key."""
+    tab = AppTest.from_function(_one, default_timeout=30, args=(name,))
+    tab.session_state["rf_key"] = key
+    return run(tab)
 
 
 def desk(key: str = "", pattern: str = "") -> AppTest:
     """A look at the page Lessons by whoever brings this key; with a pattern, that is opened."""
-    tab = AppTest.from_function(_lessons, default_timeout=30)
-    tab.session_state["rf_key"] = key
-    run(tab)
+    tab = alone("lessons", key)
     return click(tab, f"look-{pattern}") if pattern else tab
 
 

@@ -6,23 +6,24 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from ragforge import Ragforge
 from ragforge.domain.access import Action, KeyLimits, Role
-from ragforge.domain.library import Outcome
+from ragforge.domain.library import JobState, Outcome
 from ragforge.errors import NotAllowed, Unauthenticated
 from ragforge.flows.make import Made
-from ragforge.interfaces.ui import chat, engine
+from ragforge.interfaces.ui import chat, documents, engine, evaluation, lessons
 from ragforge.interfaces.ui.session import Session
 from ragforge.operate.access import owner
 from ragforge.operate.jobs import worker_name
 from ragforge.settings import load
 from ragforge.testing.model_server import SERVER_ERROR, ModelServer
 from tests.forge import open_forge
-from tests.pages import answered, ask, choose, look, pages, press, run, said, side
+from tests.pages import alone, answered, ask, choose, look, pages, press, run, said, side
 from tests.served import answers, open_served
 
 _RULES = "# Returns\n\nA chair may be returned within sixty days. Collection is free of charge.\n"
@@ -88,6 +89,45 @@ def test_O3_an_answer_that_ends_while_the_page_is_drawn_is_shown(
         assert fast.is_set()
         assert [each.label for each in tab.button].count("Why") == 1
         assert sum('data-testid="question"' in text for text in said(tab)) == 1
+
+
+@pytest.mark.parametrize(
+    ("page", "after", "button", "nothing"),
+    [
+        (evaluation, "_start", "Run", "No run yet"),
+        (documents, "_form", "Make it", "Nothing was made yet"),
+        (lessons, "_head", "Checkpoint now", "Embedding lessons"),
+    ],
+    ids=["evaluation", "documents", "lessons"],
+)
+def test_O3_long_work_that_ends_while_the_page_is_drawn_is_shown(
+    page: ModuleType, after: str, button: str, nothing: str, forge: Ragforge, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """Asked for, it ends when the page has looked at what there is, and before it shows what is under way."""
+    step = getattr(page, after)
+
+    def slowly(session: Session, *rest: object, **named: object) -> None:
+        step(session, *rest, **named)
+        deadline = time.monotonic() + 30
+        while any(not job.ended for job in forge.jobs(project="p")):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+
+    own = tmp_path / "own.jsonl"
+    own.write_text('{"id": "1", "question": "How long for a chair?", "documents": ["returns.md"]}\n')
+    list(forge.importing_questions(own, project="p"))
+    forge.lessons.capture_failure(
+        agent_type="backend", technology="http", project="p", verified=True, failure_description="The first one fails",
+        solution_steps="Try again",
+    )  # fmt: skip
+    monkeypatch.setattr(page, after, slowly)
+    name = page.__name__.rpartition(".")[2]
+    with pages(forge):
+        tab = press(alone(name), button)
+        assert {job.state for job in forge.jobs(project="p")} == {JobState.DONE}
+        assert not any(nothing in text for text in said(tab))
+        assert said(tab) == said(alone(name))
 
 
 def test_O3_what_was_chosen_survives_a_reload_in_the_address(forge: Ragforge) -> None:

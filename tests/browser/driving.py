@@ -227,3 +227,9 @@ class Line:
         finally:
             for said in self._held.pop(way):
                 self._to[way].send(said)
+
+    def pass_on(self, way: Literal["up", "down"], number: int) -> None:
+        """The first ones of what is held up."""
+        for said in self._held[way][:number]:
+            self._to[way].send(said)
+        del self._held[way][:number]

@@ -100,7 +100,7 @@ def test_a_citation_keeps_the_focus_while_the_answer_is_written_and_when_it_is_w
         driver.page.keyboard.press("Enter")
         _opened(driver)
         driver.close_dialog()
-        mark.focus()
+        expect(mark).to_be_focused(timeout=1_000)
         _whole(driver, model)
         expect(mark).to_be_focused(timeout=1_000)
         driver.page.keyboard.press("Enter")
@@ -182,6 +182,46 @@ def test_what_stands_behind_an_answer_is_not_lost_when_the_page_looks_once_more(
         expect(driver.page.get_by_text("Stopped before the answer was complete")).to_be_visible(timeout=10_000)
         expect(driver.page.get_by_role("button", name="Retry")).to_be_visible()
         expect(driver.answer).to_contain_text("Word 3")
+
+
+def test_a_citation_has_the_focus_again_when_its_answer_was_off_the_page_for_a_moment(
+    browser: Browser, talk: Place
+) -> None:
+    """As above: the answer is taken off with all of the page, and comes back with its part."""
+    with driving(browser, talk) as driver:
+        line = Line(driver.page)
+        driver.open()
+        _reading(driver)
+        mark = driver.page.locator(".cite").nth(1)
+        mark.press("Enter")
+        _opened(driver)
+        with line.held("down") as coming:
+            driver.page.keyboard.press("Escape")
+            expect(mark).to_be_focused()
+            _until(driver.page, lambda: _all(coming) is not None)
+            begin, end = _all(coming) or (0, 0)
+            coming[begin:end] = rest = [said for said in coming[begin:end] if not _is_of_a_part(said)]
+            line.pass_on("down", begin + len(rest))
+            expect(mark).to_have_count(0)
+        expect(driver.answer).to_contain_text("Word 12")
+        expect(mark).to_be_focused(timeout=1_000)
+
+
+def _all(coming: list[bytes]) -> tuple[int, int] | None:
+    """From where to where all of the page was drawn."""
+    begin = None
+    for place, said in enumerate(map(ForwardMsg.FromString, coming)):
+        if said.HasField("new_session"):
+            begin = None if said.metadata.run.fragment_ids else place
+        elif said.HasField("script_finished") and begin is not None:
+            return begin, place + 1
+    return None
+
+
+def _is_of_a_part(said: bytes) -> bool:
+    """One beside the sidebar: the answer's."""
+    told = ForwardMsg.FromString(said)
+    return bool(told.delta.fragment_id) and told.metadata.delta_path[:1] == [_MAIN]
 
 
 def _looked_after_all(coming: list[bytes]) -> tuple[int, int, str] | None:

@@ -13,7 +13,8 @@ _JS = """
 const again = (left) => {
   const box = document.querySelector('[data-testid="stChatInputTextArea"]');
   if (left && (!box || box.disabled)) setTimeout(again, 50, left - 1);
-  else if (document.activeElement === document.body) box?.focus();  // else somebody is at something else by now
+  else if (document.activeElement === document.body && !document.body.mark) box?.focus();
+  // else somebody is at something else by now, such as a citation whose answer is just being drawn
 };
 export default function ({ data }) {
   const waited = document.body.dataset.ragforgeWaited;

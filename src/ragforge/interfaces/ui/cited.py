@@ -54,16 +54,38 @@ button:focus-visible { outline: 2px solid var(--st-primary-color); outline-offse
 _JS = (
     REDRAW
     + """
+const shown = new Map();  // where each answer is on the page
+// document.body.mark: the one that has the focus, or had it when its answer was taken off the page for a moment
+const buttons = (key) => [...(shown.get(key)?.querySelectorAll("[data-cite]") ?? [])];
+const isFree = () => document.activeElement === document.body;
+const lead = ({ key, place }) => buttons(key)[place]?.focus({ preventScroll: true });
+const leadBack = (from, seen, left) => {  // when its window, which comes in a moment, is closed
+  const open = document.querySelector('[role="dialog"]') !== null;
+  if (seen && !open && isFree()) lead(from);
+  else if (open || left) setTimeout(leadBack, 100, from, seen || open, open ? 10 : left - 1);
+};
 export default function ({ data, parentElement, setTriggerValue }) {
-  const root = parentElement.querySelector(".answer");
+  const root = parentElement.querySelector(".answer"), key = data.key;
   const text = root.querySelector(".text"), sources = root.querySelector(".sources");
+  const placed = (target) => ({ key, place: buttons(key).indexOf(target.closest("[data-cite]")) });
   redraw(text, data.html);
   redraw(sources, data.sources);
   root.classList.toggle("writing", data.writing);
   root.onclick = (event) => {
     const pressed = event.target.closest("[data-cite]");
-    if (pressed) setTriggerValue("cite", Number(pressed.dataset.cite));
+    if (!pressed) return;
+    setTriggerValue("cite", Number(pressed.dataset.cite));
+    leadBack(placed(pressed), false, 100);
   };
+  if (shown.get(key) !== root) {
+    shown.set(key, root);
+    root.addEventListener("focusin", (event) => { document.body.mark = placed(event.target); });
+    root.addEventListener("focusout", () => {
+      const left = document.body.mark;
+      setTimeout(() => { if (root.isConnected && document.body.mark === left) document.body.mark = null; });
+    });
+  }
+  if (document.body.mark?.key === key && isFree()) lead(document.body.mark);
 }
 """
 )
@@ -91,7 +113,9 @@ def cited(html: str, sources: Sequence[Listed] = (), *, key: str, writing: bool 
         for each in sources
     )
     _component()(
-        key=key, data={"html": html, "sources": listed, "writing": writing}, on_cite_change=lambda: _heard(key)
+        key=key,
+        data={"key": key, "html": html, "sources": listed, "writing": writing},
+        on_cite_change=lambda: _heard(key),
     )
     pressed, number = kept("cited", ("", None))
     if pressed != key:

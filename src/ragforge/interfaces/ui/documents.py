@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import streamlit as st
 
@@ -13,8 +11,8 @@ from ragforge.domain.records import Artifact, ArtifactSection
 from ragforge.errors import RagforgeError
 from ragforge.interfaces.ui.cited import Listed, cited
 from ragforge.interfaces.ui.control import models_for
-from ragforge.interfaces.ui.following import follow
-from ragforge.interfaces.ui.look import chip, dim, empty, html, quiet, show_problem, told
+from ragforge.interfaces.ui.following import follow, jobs_of
+from ragforge.interfaces.ui.look import chip, dim, empty, html, problem_text, quiet, show_problem, told
 from ragforge.interfaces.ui.passage import Place, where
 from ragforge.interfaces.ui.render import answer_html
 from ragforge.interfaces.ui.session import Session, drop, keep, kept, open_window
@@ -29,12 +27,11 @@ _MEDIA = {
 def documents(session: Session) -> None:
     st.header("Documents", anchor=False)
     with told():
+        jobs = jobs_of(session, "make")
         made = session.forge(Action.READ).artifacts(project=session.slug)
         if session.visitor.may(Action.WRITE):
             _form(session, expanded=not made)
-        writing = follow(
-            session, "make", "Writing the document", lambda result: keep("artifact", result.get("artifact"))
-        )
+        writing = follow(session, jobs, "Writing the document", lambda result: keep("artifact", result.get("artifact")))
         if not made:
             if not writing:
                 empty(
@@ -73,23 +70,24 @@ def _form(session: Session, *, expanded: bool) -> None:
     names = models_for(session)
     with st.expander("Make a document", icon=":material/add:", expanded=expanded), st.form("make"):
         left, right = st.columns(2)
-        kind = left.selectbox("Kind", list(kinds), format_func=lambda kind: kinds[kind].title, key="make-kind")
-        title = right.text_input("Title", placeholder="As the kind and the project", max_chars=200, key="make-title")
-        brief = st.text_area(
+        left.selectbox("Kind", list(kinds), format_func=lambda kind: kinds[kind].title, key="make-kind")
+        right.text_input("Title", placeholder="As the kind and the project", max_chars=200, key="make-title")
+        st.text_area(
             "What it is about", placeholder="The new returns process for 2027", max_chars=20_000, key="make-brief"
         )
-        model = st.selectbox(
-            "Written by", list(names), format_func=lambda name: names.get(name, name), key="make-model"
-        )
-        if st.form_submit_button("Make it", type="primary"):
-            payload: Mapping[str, Any] = {"kind": kind, "brief": brief, "title": title, "agent": "", "model": model}
-            try:
-                session.visitor.check_model(model)
-                session.forge(Action.WRITE).enqueue("make", payload, project=session.slug)
-            except RagforgeError as problem:
-                show_problem(problem)
-                return
-            st.rerun()
+        st.selectbox("Written by", list(names), format_func=lambda name: names.get(name, name), key="make-model")
+        st.form_submit_button("Make it", type="primary", on_click=_make, args=(session,))
+
+
+def _make(session: Session) -> None:
+    """Before the page is run: whatever interrupts that, the press is not lost."""
+    given = st.session_state
+    payload = {"agent": "", **{name: given[f"make-{name}"] for name in ("kind", "brief", "title", "model")}}
+    try:
+        session.visitor.check_model(payload["model"])
+        session.forge(Action.WRITE).enqueue("make", payload, project=session.slug)
+    except RagforgeError as problem:
+        keep("trouble", problem_text(problem))
 
 
 def _document(session: Session, artifact: Artifact) -> None:

@@ -16,7 +16,7 @@ from ragforge.errors import RagforgeError
 from ragforge.evaluate.metrics import main_metric
 from ragforge.evaluate.report import page
 from ragforge.evaluate.summary import facts, imperfect, unsearchable
-from ragforge.interfaces.ui.following import follow
+from ragforge.interfaces.ui.following import follow, jobs_of
 from ragforge.interfaces.ui.look import chip, dim, empty, html, problem_text, quiet, table, told
 from ragforge.interfaces.ui.session import Session, keep, kept
 from ragforge.interfaces.words import ago, count
@@ -30,13 +30,14 @@ def evaluation(session: Session) -> None:
     st.header("Evaluation", anchor=False)
     with told():
         forge = session.forge(Action.READ)
+        jobs = jobs_of(session, "evaluate")
         sets = forge.question_sets(project=session.slug)
         runs = forge.evaluations(project=session.slug)
         if session.visitor.may(Action.WRITE):
             _bring(session, expanded=not sets)
             if sets:
                 _start(session, sets)
-        follow(session, "evaluate", "Asking the questions", lambda result: keep("run", result.get("run")))
+        follow(session, jobs, "Asking the questions", lambda result: keep("run", result.get("run")))
         if not runs:
             empty(
                 "No run yet" if sets else "No questions yet",

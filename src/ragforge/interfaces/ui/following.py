@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -19,14 +19,18 @@ _RECENT = 50
 
 
 def jobs_of(session: Session, kind: str) -> list[Job]:
-    """Those of the project, newest first."""
+    """Those of the project, newest first.
+
+    Looked for before what they make is: one that ends in between would be neither followed nor shown.
+    """
     jobs = session.forge(Action.READ).jobs(project=session.slug, limit=_RECENT)
     return [job for job in jobs if job.kind == kind]
 
 
-def follow(session: Session, kind: str, doing: str, done: Callable[[Mapping[str, Any]], None]) -> bool:
+def follow(
+    session: Session, jobs: Sequence[Job], doing: str, done: Callable[[Mapping[str, Any]], None] = lambda result: None
+) -> bool:
     """Bars of what is under way, and why the newest failed if it did, also after a reload. Whether any is under way."""
-    jobs = jobs_of(session, kind)
     under_way = [job for job in jobs if not job.ended]
     for job in under_way:
         part(_bar, _LOOK_SECONDS)(session, job.id, doing, done)

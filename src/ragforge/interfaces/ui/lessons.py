@@ -57,6 +57,7 @@ class _Desk:
 def lessons(session: Session) -> None:
     st.header("Lessons", anchor=False)
     with told():
+        checkpoints = jobs_of(session, "checkpoint")
         desk = _desk(session)
         if desk is None:
             _closed(session)
@@ -66,8 +67,8 @@ def lessons(session: Session) -> None:
                 return
             st.info("That pattern is not here any more: it was deleted, merged or became too old.")
         _head(session, desk)
-        follow(session, "checkpoint", "Embedding lessons", lambda result: None)
-        _last_checkpoint(session)
+        follow(session, checkpoints, "Embedding lessons")
+        _last_checkpoint(checkpoints)
         if not desk.patterns and not desk.staged:
             _teach()
         _waiting(session, desk.waiting)
@@ -148,8 +149,8 @@ def _share(session: Session, key: str, before: bool) -> None:
     done(switched)
 
 
-def _last_checkpoint(session: Session) -> None:
-    newest = next((job for job in jobs_of(session, "checkpoint") if job.ended), None)
+def _last_checkpoint(checkpoints: Sequence[Job]) -> None:
+    newest = next((job for job in checkpoints if job.ended), None)
     if newest is not None and newest.state is JobState.DONE and newest.result:
         dim(f"Last checkpoint, {ago(newest.updated_at)}: {report_text(newest)}")
 
