@@ -44,9 +44,10 @@ def _until(page: Page, happened: Callable[[], bool]) -> None:
 
 
 def _reading(driver: Driver) -> None:
-    """Some of the answer is there, and more comes."""
+    """Some of the answer is there, and the page has begun to look for more: its clock starts after what is drawn."""
     driver.ask(_QUESTION)
     expect(driver.answer).to_contain_text("Word 3")
+    expect(driver.answer).not_to_have_text(driver.answer.inner_text())
 
 
 def _whole(driver: Driver, model: ModelServer) -> None:

@@ -75,7 +75,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     const pressed = event.target.closest("[data-cite]");
     if (!pressed) return;
     setTriggerValue("cite", Number(pressed.dataset.cite));
-    leadBack(placed(pressed), false, 100);
+    leadBack(placed(pressed), false, 600);
   };
   if (shown.get(key) !== root) {
     shown.set(key, root);
