@@ -112,7 +112,7 @@ class Parts:
     @once
     def _storage(self) -> Storage:
         store = self.settings.store
-        return storage(store.blobs, store.blobs_url, self.workspace, utc_now, lambda: self.catalog.identity())
+        return storage(store.blobs, store.blobs_url, self.workspace, utc_now, lambda: self.catalog)
 
     @property
     def blobs(self) -> BlobStore:
@@ -121,7 +121,7 @@ class Parts:
     @once
     def storage_probe(self) -> Probe | None:
         """Whether the storage that machines share answers; None where files are in the workspace."""
-        return Probe(lambda: self.blobs.reach()) if self.settings.store.blobs else None
+        return Probe(lambda: self._storage.reach()) if self.settings.store.blobs else None
 
     @once
     def node(self) -> str:
@@ -139,7 +139,7 @@ class Parts:
 
     @once
     def inbox(self) -> Inbox:
-        return _inbox(self._storage)
+        return _inbox(self._storage, lambda: self.catalog.identity())
 
     # -- reading files
 
@@ -309,6 +309,15 @@ class Parts:
         vectors = {"snapshot": "vectors"}.get(index.vectors, f"{index.vectors}-server" if index.url else index.vectors)
         keywords = {"tantivy": "keywords"}.get(index.keywords, f"{index.keywords}-words")
         return {keywords if index.keywords == "qdrant" else index.keywords: keywords, index.vectors: vectors}
+
+    @property
+    def searches_at_once(self) -> int:
+        """As many as there are processors: more would only take the interpreter from each other. And no more than the
+        database of the indexes has connections for: one that waited for its second one would keep its first."""
+        processors = max(2, os.cpu_count() or 2)
+        index = self.settings.index
+        pinned = (index.keywords == "postgres") + (index.vectors == "pgvector")
+        return min(processors, 2 * self.settings.store.connections // pinned) if pinned else processors
 
     @property
     def indexes_folder(self) -> Path:
@@ -581,12 +590,14 @@ def _require_catalog(workspace: Path) -> None:
         )
 
 
-def _inbox(stored: Storage) -> Inbox:
+def _inbox(stored: Storage, catalog: Callable[[], str] = lambda: "") -> Inbox:
     if stored.uploads is not None:
-        return SharedInbox(stored.inbox, WorkspaceLock, stored.uploads, utc_now)
+        return SharedInbox(stored.inbox, WorkspaceLock, stored.uploads, utc_now, catalog=catalog)
     if stored.claim is None:
-        return Inbox(stored.inbox, WorkspaceLock)
-    return Inbox(stored.inbox, WorkspaceLock, shared=True, claim=stored.claim)
+        return Inbox(stored.inbox, WorkspaceLock, catalog=catalog)
+    return Inbox(
+        stored.inbox, WorkspaceLock, shared=True, claim=stored.claim, catalog=catalog, former=stored.former_inbox
+    )
 
 
 @contextmanager

@@ -142,6 +142,7 @@ class Flows:
             parts.reranker,
             self.parts.settings.search.cached_questions,
             parts.counters,
+            parts.searches_at_once,
         )
 
     @once

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from ragforge.errors import DiskFull, MissingExtra, StoreError, Unreachable, UserError
+from ragforge.errors import Busy, DiskFull, MissingExtra, StoreError, Unreachable, UserError
 
 if TYPE_CHECKING:
     import psycopg
@@ -30,11 +30,14 @@ _ALIVE = {
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 1.0
 _AWAY = ("08", "57P01", "57P02", "57P03", "53300")
 """What a server says, by code, that is stopping, starting, or has no connection left."""
+_IN_THE_WAY = ("40001", "40P01", "55P03")
+"""What it says when others have a lock that is needed: nothing was done, and the same again may work."""
 _DISK_FULL = "53100"
+_AS_MANY_AS_IT_TAKES = -1
 
 
-def engine(url: str, connections: int = 8) -> sa.Engine:
-    """Connections to a database that are kept and looked after."""
+def engine(url: str, kept: int = 8, more: int | None = None) -> sa.Engine:
+    """Connections to a database that are kept and looked after; `more` when they are needed, if not said as many."""
     scheme, _, rest = url.partition("://")
     if scheme not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise _not_an_address()
@@ -42,8 +45,8 @@ def engine(url: str, connections: int = 8) -> sa.Engine:
         return sa.create_engine(
             f"postgresql+psycopg://{rest}",
             pool_pre_ping=True,
-            pool_size=connections,
-            max_overflow=connections,
+            pool_size=kept,
+            max_overflow=kept if more is None else more,
             connect_args=_ALIVE,
         )
     except (ArgumentError, ValueError) as problem:
@@ -69,7 +72,39 @@ def is_away(problem: BaseException) -> bool:
 
 
 def unreachable() -> Unreachable:
-    return Unreachable("the database server does not answer", hint="check database_url and that the server runs")
+    return Unreachable("the database server does not answer", hint="check database_url, and that the server runs and has connections left")
+
+
+def all_in_use() -> Busy:
+    return Busy(
+        "all connections to the database are in use",
+        hint="try again; if it stays so, raise store.connections, and max_connections of the server",
+    )
+
+
+def in_our_words(problem: BaseException) -> StoreError | None:
+    """What the driver or its pool raised, if it is about the server and not about the statement."""
+    if isinstance(problem, sa.exc.TimeoutError):
+        return all_in_use()
+    if is_away(problem):
+        return unreachable()
+    code = getattr(problem.orig if isinstance(problem, DBAPIError) else problem, "sqlstate", None)
+    if code == _DISK_FULL:
+        hint = "free some space on the database server and try again"
+        return DiskFull("the database server's disk is full; nothing was lost", hint=hint)
+    return Busy("others were at the same rows of the database", hint="try again") if code in _IN_THE_WAY else None
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """What is raised inside, in our words."""
+    import psycopg
+
+    try:
+        yield
+    except (DBAPIError, psycopg.Error, sa.exc.TimeoutError) as problem:
+        told = str(problem).splitlines()[0] if str(problem) else "it gave no reason"
+        raise in_our_words(problem) or StoreError(f"the database refused: {told}") from problem
 
 
 def connected(server: sa.Engine, patience: float) -> sa.Connection:
@@ -86,16 +121,23 @@ def connected(server: sa.Engine, patience: float) -> sa.Connection:
 
 
 class PostgresServer:
-    """One database for indexes; its driver's connections, straight."""
+    """One database for indexes; its driver's connections, straight.
+
+    Who reads, who writes and who holds a lock have connections of their own, since each waits for the next: a writer
+    has its lock first; a search reads while it waits for the catalog, which a writer may keep until it has written.
+    """
 
     def __init__(self, url: str, connections: int = 8) -> None:
-        self._engine = engine(url, connections)
-        sa.event.listen(self._engine, "connect", _teach_to_send)
+        self._readers = engine(url, connections)
+        self._writers = engine(url, 1, connections - 1)
+        self._locks = engine(url, 1, _AS_MANY_AS_IT_TAKES)
+        for each in (self._readers, self._writers):
+            sa.event.listen(each, "connect", _teach_to_send)
 
     @contextmanager
     def connection(self, *, autocommit: bool = False) -> Iterator[psycopg.Connection[Any]]:
         """A connection in a transaction that is committed at the end; or none, where every statement is its own."""
-        with self.errors(), self._engine.connect() as connection:
+        with errors(), self._writers.connect() as connection:
             if autocommit:
                 connection = connection.execution_options(isolation_level="AUTOCOMMIT")
             with connection.begin():
@@ -104,33 +146,15 @@ class PostgresServer:
 
     def hold(self) -> Held:
         """A connection that is kept for a while; what was begun on it and not committed is undone at its release."""
-        with self.errors():
-            return Held(self._engine.raw_connection())
-
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """What the driver raises, in our words."""
-        try:
-            yield
-        except StoreError:
-            raise
-        except Exception as problem:
-            import psycopg
-
-            if not isinstance(problem, DBAPIError | psycopg.Error | sa.exc.TimeoutError):
-                raise
-            if isinstance(problem, sa.exc.TimeoutError) or is_away(problem):
-                raise unreachable() from problem
-            if getattr(problem, "sqlstate", None) == _DISK_FULL:
-                hint = "free some space on the database server and try again"
-                raise DiskFull("the database server's disk is full; nothing was lost", hint=hint) from problem
-            raise StoreError(f"the database refused: {str(problem).splitlines()[0]}") from problem
+        with errors():
+            return Held(self._readers.raw_connection())
 
     def lock(self, name: str) -> AdvisoryLock:
-        return AdvisoryLock(self._engine, name)
+        return AdvisoryLock(self._locks, name)
 
     def close(self) -> None:
-        self._engine.dispose()
+        for each in (self._readers, self._writers, self._locks):
+            each.dispose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +216,7 @@ class AdvisoryLock:
     def acquire(self, *, shared: bool = False, blocking: bool = True) -> bool:
         kind = "_shared" if shared else ""
         take = f"SELECT pg_{'' if blocking else 'try_'}advisory_lock{kind}({self._number})"
-        try:
+        with errors():
             connection = self._server.connect().execution_options(isolation_level="AUTOCOMMIT")
             try:
                 taken = connection.exec_driver_sql(take).scalar()
@@ -200,10 +224,6 @@ class AdvisoryLock:
                 connection.invalidate()
                 connection.close()
                 raise
-        except (DBAPIError, sa.exc.TimeoutError) as problem:
-            if isinstance(problem, sa.exc.TimeoutError) or is_away(problem):
-                raise unreachable() from problem
-            raise
         if not blocking and not taken:
             connection.close()
             return False

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from ragforge.adapters.postgres import Held, PostgresServer, Sent
+from ragforge.adapters.postgres import Held, PostgresServer, Sent, errors
 from ragforge.adapters.vectors.rows import WritersPlace
 from ragforge.domain.retrieval import Allowed, Keys
 from ragforge.errors import IndexLost, StoreError
@@ -163,7 +163,7 @@ class Place:
         for _ in range(_TRIES):
             held = self.server.hold()
             try:
-                with self.server.errors():
+                with errors():
                     held.driver.execute(_ONE_MOMENT)
                     state = self.state(held.driver)
                     # nobody can remove them from now on
@@ -273,7 +273,7 @@ class PostgresReader:
         self._held.release()
 
     def _ask(self, statement: str, values: Mapping[str, object] | None = None, settings: str = "") -> list[Any]:
-        with self._one_at_a_time, reading(self._place.server):
+        with self._one_at_a_time, reading():
             if settings:
                 self._held.driver.execute(settings.encode())
             return run(self._held.driver, statement, values).fetchall()
@@ -320,7 +320,7 @@ class PostgresIndex(ABC, Generic[Rows]):
 
     def _pinned(self) -> tuple[Held, State]:
         held, state = self._place.pin()
-        with reading(self._server):
+        with reading():
             self._enter(held.driver)
         return held, state
 
@@ -330,7 +330,7 @@ class PostgresIndex(ABC, Generic[Rows]):
         return self._writers.taken(blocking=blocking)
 
     def apply(self, put: Rows, removed: Keys, watermark: int) -> None:
-        with reading(self._server), self._server.connection() as connection:
+        with reading(), self._server.connection() as connection:
             state = self._place.state(connection, to_write=True)
             self._enter(connection)
             changed = self._change(connection, state, put, removed)
@@ -352,7 +352,7 @@ class PostgresIndex(ABC, Generic[Rows]):
 
     def erase(self) -> bool:
         """Write the tables anew without what was removed, and remove the old ones unless they are still read."""
-        with reading(self._server), self._server.connection() as connection:
+        with reading(), self._server.connection() as connection:
             state = self._place.state(connection, to_write=True)
             if state.dead:
                 self._enter(connection)
@@ -362,7 +362,7 @@ class PostgresIndex(ABC, Generic[Rows]):
 
     def verify(self) -> list[str]:
         try:
-            with reading(self._server), self._server.connection() as connection:
+            with reading(), self._server.connection() as connection:
                 state = self._place.state(connection)
                 self._enter(connection)
                 return list(self._examine(connection, state))
@@ -378,13 +378,13 @@ class PostgresIndex(ABC, Generic[Rows]):
 
 
 @contextmanager
-def reading(server: PostgresServer) -> Iterator[None]:
+def reading() -> Iterator[None]:
     """Tables that are not there or damaged are a lost index."""
     from psycopg.errors import DataCorrupted, IndexCorrupted, UndefinedColumn, UndefinedTable
 
     lost = DataCorrupted, IndexCorrupted, UndefinedColumn, UndefinedTable
     try:
-        with server.errors():
+        with errors():
             yield
     except StoreError as problem:
         if isinstance(problem.__cause__, lost):

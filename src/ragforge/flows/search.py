@@ -9,13 +9,12 @@ committed file is found at once, and a replaced one is never seen as both or nei
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -196,7 +195,9 @@ class Search:
         reranker: Callable[[str], Reranker],
         cached_questions: int,
         counters: Counters,
+        at_once: int,
     ) -> None:
+        """`at_once`: so many searches at most hold the indexes; more wait for their turn."""
         self._catalog = catalog
         self._follow = follow
         self._indexes = indexes
@@ -208,9 +209,7 @@ class Search:
         self._projects: dict[str, Project] = {}
         self._remembered = _Remembered(Recent(cached_questions))
         self._means = _Means(follow, system, terms, ThreadPoolExecutor(8, "ragforge-search"), self._remembered)
-        self._room = threading.BoundedSemaphore(max(2, os.cpu_count() or 2))
-        """As many searches at once as there are processors: more would only take the interpreter from each other.
-        Those that wait for a reranker do not count."""
+        self._room = threading.BoundedSemaphore(at_once)
 
     def close(self) -> None:
         self._means.pool.shutdown()
@@ -221,7 +220,6 @@ class Search:
         _require_sense(asked)
         self._counters.add("searches")
         judge = self._judge(asked.tuning.reranker)
-        waits = judge is not None and not isinstance(judge, Degraded)
         project = self._projects.get(name)
         if project is None or not scope.reaches(project.id):
             project = self._looked_up(scope, name)
@@ -230,16 +228,31 @@ class Search:
         while True:
             cancel.check()
             try:
-                room = nullcontext() if waits else self._place(cancel)
-                with room, self._pinned(project.id, cancel) as pins, self._catalog.read() as c:
-                    now = c.passages.moment(scope, project.id)
-                    if now.generation != pins.moment.generation:  # a reindex swapped just now
-                        self._moments[project.id] = now
-                        continue
-                    if (now.slug, now.embedder) != (project.slug, project.embedder_fingerprint):
-                        raise NotFound("the project is not what it was")
-                    run = _Run(self._means, c, scope, project, asked, judge, pins, now, cancel, began, began + aside)
-                    return self._with_news(project.id, run.answer(patience))
+                with ExitStack() as held:
+                    held.enter_context(self._place(cancel))
+                    pins = held.enter_context(self._pinned(project.id, cancel))
+                    with self._catalog.read() as c:
+                        now = c.passages.moment(scope, project.id)
+                        if now.generation != pins.moment.generation:  # a reindex swapped just now
+                            self._moments[project.id] = now
+                            continue
+                        if (now.slug, now.embedder) != (project.slug, project.embedder_fingerprint):
+                            raise NotFound("the project is not what it was")
+                        run = _Run(
+                            self._means,
+                            c,
+                            scope,
+                            project,
+                            asked,
+                            judge,
+                            pins,
+                            held.close,
+                            now,
+                            cancel,
+                            began,
+                            began + aside,
+                        )
+                        return self._with_news(project.id, run.answer(patience))
             except NotFound:  # renamed, removed or with another model, unless it never was
                 self._moments.pop(project.id, None)
                 self._projects.pop(project.slug, None)
@@ -389,6 +402,7 @@ class _Run:
         asked: Asked,
         judge: Reranker | Degraded | None,
         pins: _Pins,
+        let_go: Callable[[], None],
         now: Moment,
         cancel: Cancel,
         began: float,
@@ -402,6 +416,8 @@ class _Run:
         self._asked = asked
         self._judge = judge
         self._pins = pins
+        self._let_go = let_go
+        """Leaves the indexes to others: nothing is asked of them any more."""
         self._now = now
         self._cancel = cancel
         self._began = began
@@ -439,6 +455,7 @@ class _Run:
         self._lap = time.perf_counter()
         candidates, decisions = self._fuse(words, query, found, new, alpha)
         self._took("fuse")
+        holding = self._guarded("keywords", lambda: self._holding(words)) if asked.explain else None
         candidates = self._rerank(candidates, decisions)
         kept = self._distinct(candidates, decisions)
         chosen = kept[: tuning.k]
@@ -453,7 +470,7 @@ class _Run:
             tuple(self._degraded),
             self._timings,
             context=context,
-            trace=self._trace(words, candidates, chosen, decisions, alpha) if asked.explain else None,
+            trace=self._trace(words, candidates, chosen, decisions, alpha, holding or {}) if asked.explain else None,
             notice=self._remark(passages) if passages else self._nothing(words, query, allowed),
         )
 
@@ -645,6 +662,7 @@ class _Run:
             self._read([each.key for each in candidates[:first]])
             readable = [each for each in candidates[:first] if each.key in self._stored]
             candidates, first = readable + candidates[first:], len(readable)
+            self._let_go()  # a service may take its time
             ranked, told, missing = rerank(
                 candidates, self._stored, self._judge, self._asked.question, first, self._cancel
             )
@@ -714,6 +732,7 @@ class _Run:
         chosen: Sequence[Candidate],
         decisions: Sequence[Decision],
         alpha: float,
+        holding: Mapping[str, int],
     ) -> Trace:
         used = {each.key for each in chosen}
         shown = [each for each in candidates if each.key in self._stored]
@@ -726,7 +745,7 @@ class _Run:
             alpha=alpha,
             watermark=self._pins.watermark,
             behind=self._behind,
-            holding=self._guarded("keywords", lambda: self._holding(words)) or {},
+            holding=holding,
             rows=0 if self._pins.keywords is None else self._pins.keywords.rows,
         )
 

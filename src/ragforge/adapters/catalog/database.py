@@ -34,8 +34,6 @@ _UPGRADE_LOCK = 0x7261676675706772
 
 _AT_FIRST_SECONDS = 2.0
 _UPGRADE_TRIES = 30
-_IN_THE_WAY = ("40001", "40P01", "55P03")
-"""What Postgres says when others have a lock that is needed: nothing was done, and the same again may work."""
 
 EVERY_PROJECT = "*"
 _SEES_ALL = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
@@ -300,16 +298,10 @@ class Database:
         try:
             yield
         except DBAPIError as problem:
-            if self.path is None and postgres.is_away(problem):
-                raise postgres.unreachable() from problem
-            if getattr(problem.orig, "sqlstate", "") in _IN_THE_WAY:
-                raise Busy("others were at the same rows of the database", hint="try again") from problem
-            raise _translate(str(problem.orig), self.path) from problem
+            told = None if self.is_sqlite else postgres.in_our_words(problem)
+            raise told or _translate(str(problem.orig), self.path) from problem
         except sa.exc.TimeoutError as problem:
-            raise Busy(
-                "all connections to the database are in use",
-                hint="try again; if it stays so, raise store.connections, and max_connections of the server",
-            ) from problem
+            raise postgres.all_in_use() from problem
         except OSError as problem:
             if problem.errno == errno.ENOSPC:
                 raise _disk_full() from problem
