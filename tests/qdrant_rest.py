@@ -129,6 +129,9 @@ class _Engine:
         self._shard(name).update(edge.UpdateOperation.create_field_index(body["field_name"], wanted))
         return _DONE
 
+    def collections(self, body: Any) -> Any:
+        return {"collections": [{"name": name} for name in self._shards]}
+
     def aliases(self, body: Any) -> Any:
         known = [{"alias_name": alias, "collection_name": target} for alias, target in self._aliases.items()]
         return {"aliases": known}
@@ -252,6 +255,7 @@ def _condition(told: Any) -> Any:
 _NAMED = r"/collections/([^/]+)"
 _ROUTES: list[tuple[str, str, Callable[..., Any]]] = [
     ("GET", "/aliases", _Engine.aliases),
+    ("GET", "/collections", _Engine.collections),
     ("POST", "/collections/aliases", _Engine.change_aliases),
     ("GET", _NAMED, _Engine.info),
     ("PUT", _NAMED, _Engine.create),

@@ -72,7 +72,10 @@ def is_away(problem: BaseException) -> bool:
 
 
 def unreachable() -> Unreachable:
-    return Unreachable("the database server does not answer", hint="check database_url, and that the server runs and has connections left")
+    return Unreachable(
+        "the database server does not answer",
+        hint="check database_url, and that the server runs and has connections left",
+    )
 
 
 def all_in_use() -> Busy:

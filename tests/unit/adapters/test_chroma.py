@@ -282,6 +282,52 @@ def test_a_server_keeps_no_leftovers(server: TemporaryChroma, tmp_path: Path) ->
     http.close()
 
 
+KILLED = """
+import os, sys
+from pathlib import Path
+from ragforge.adapters.vectors.chroma import ChromaServer
+from ragforge.adapters.vectors.rows import lock_of_file
+from ragforge.testing.contracts.vectors import axis, rows
+index = ChromaServer(sys.argv[1], sys.argv[2], "f", lock_of_file(Path(sys.argv[3])))
+def some():
+    yield rows([1], [axis(1)])
+    os._exit(9)
+index.rebuild(some(), 1)
+"""
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_what_a_killed_rebuild_left_on_a_server_goes(server: TemporaryChroma, tmp_path: Path, built: bool) -> None:
+    name = f"killed-{built}"
+    index = ChromaServer(server.url, name, "f", lock_of_file(tmp_path / "writer.lock"))
+    other = ChromaServer(server.url, f"{name}-too", "f", lock_of_file(tmp_path / "other.lock"))
+    rebuild(other, [rows([1], [axis(1)])], 1)
+    http = ChromaHttp(server.url, 10)
+    if built:
+        rebuild(index, [rows([1], [axis(1)])], 1)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, server.url, name, str(tmp_path / "writer.lock")], check=False
+    )
+    assert killed.returncode == 9 and f"{name}.{1 + built}" in http.collections()
+    index.drop()
+    assert {each for each in http.collections() if each.startswith(name)} == {f"{name}-too.1", f"{name}-too"}
+    for each in (index, other):
+        each.close()
+    http.close()
+
+
+def test_every_collection_of_a_server_is_listed(server: TemporaryChroma, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragforge.adapters.vectors.chroma_http._PAGE", 2)
+    http = ChromaHttp(server.url, 10)
+    wanted = {f"listed.{number}" for number in range(5)}
+    for name in sorted(wanted):
+        http.create_collection(name, {"made": "for a list"})
+    assert wanted <= set(http.collections())
+    for name in wanted:
+        http.delete_collection(name)
+    http.close()
+
+
 def test_another_process_swaps_the_collection(server: TemporaryChroma, tmp_path: Path) -> None:
     ours, theirs = (ChromaServer(server.url, "shared", "f", lock_of_file(tmp_path / "writer.lock")) for _ in range(2))
     rebuild(ours, [rows([1], [axis(1)])], 1)

@@ -234,6 +234,38 @@ def test_a_collection_is_made_as_the_place_says(server: RestQdrant, tmp_path: Pa
     assert {name: made.body[name] for name in wanted} == wanted
 
 
+KILLED = """
+import os, sys
+from pathlib import Path
+from ragforge.adapters.vectors.qdrant import QdrantIndex
+from ragforge.adapters.vectors.qdrant_engines import QdrantPlace
+from ragforge.adapters.vectors.rows import lock_of_file
+from ragforge.testing.contracts.vectors import axis, rows
+index = QdrantIndex(QdrantPlace(sys.argv[1]), "p", "f", lock_of_file(Path(sys.argv[2])))
+def some():
+    yield rows([1], [axis(1)])
+    os._exit(9)
+index.rebuild(some(), 1)
+"""
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_what_a_killed_rebuild_left_on_a_server_goes(
+    server: RestQdrant, remote: QdrantIndex, tmp_path: Path, built: bool
+) -> None:
+    other = server_index(server.url, tmp_path, "p-words")
+    rebuild(other, [rows([1], [axis(1)])], 1)
+    if built:
+        rebuild(remote, [rows([1], [axis(1)])], 1)
+    command = [sys.executable, "-c", KILLED, server.url, str(tmp_path / "writer.lock")]
+    assert subprocess.run(command, check=False).returncode == 9
+    assert f"p.{1 + built}" in remote._qdrant.made_for("p")
+    remote.drop()
+    assert (remote._qdrant.made_for("p"), remote._qdrant.made_for("p-words")) == ([], ["p-words.1"])
+    assert other.pin().rows == 1
+    other.close()
+
+
 def test_filters_are_ready_before_the_rows_and_the_graph_is_built_after_them(
     server: RestQdrant, remote: QdrantIndex
 ) -> None:

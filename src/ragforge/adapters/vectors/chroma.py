@@ -30,6 +30,7 @@ from ragforge.adapters.vectors.rows import (
     checked_query,
     cosines,
     finds_nothing,
+    is_numbered,
     lock_of_file,
     make_folder,
     scores_of,
@@ -310,9 +311,10 @@ class ChromaServer(_ChromaIndex):
 
     def rebuild(self, rows: Iterable[VectorRows], watermark: int) -> None:
         old = self._current()
-        new = self._numbered(_count(old) + 1)
-        for leftover in (new, self._numbered(_count(old) - 1)):
-            self._delete(leftover)
+        new = f"{self._name}.{_count(old) + 1}"
+        for made in self._made():
+            if made != old:
+                self._delete(made)
         state = State(self.fingerprint, watermark=-1, dimension=0, rows=0, dead=False)
         try:
             written = Rows(self._server.create_collection(new, asdict(state), {"hnsw": HNSW}))
@@ -332,10 +334,8 @@ class ChromaServer(_ChromaIndex):
 
     def drop(self) -> None:
         self._forget()
-        current = self._current()
-        self._delete(self._name)
-        if current is not None:
-            self._delete(current)
+        for name in (self._name, *self._made()):
+            self._delete(name)
 
     def close(self) -> None:
         self._server.close()
@@ -366,8 +366,9 @@ class ChromaServer(_ChromaIndex):
         except Gone:
             self._server.create_collection(self._name, {"current": name})
 
-    def _numbered(self, number: int) -> str:
-        return f"{self._name}.{number}"
+    def _made(self) -> list[str]:
+        """The collections `name.<n>`: the current one, and those that whoever was killed left."""
+        return [name for name in self._server.collections() if is_numbered(self._name, name)]
 
     def _delete(self, name: str) -> None:
         try:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import httpx
 
 _PLACE = "/api/v2/tenants/default_tenant/databases/default_database"
+_PAGE = 1_000
+"""Names that are asked for at a time."""
 _TRIES = 3
 _PATIENCE = 3.0
 """Seconds in which new tries are begun: a search is better answered without this index than late."""
@@ -55,6 +57,13 @@ class ChromaHttp:
     def create_collection(self, name: str, metadata: Mapping[str, Any], configuration: Any = None) -> HttpCollection:
         request = {"name": name, "metadata": dict(metadata), "configuration": configuration or {}}
         return HttpCollection(self, self.send("POST", "/collections", request, tries=1))  # a second would be refused
+
+    def collections(self) -> list[str]:
+        """The names of all, whoever made them."""
+        names: list[str] = []
+        while page := self.send("GET", f"/collections?limit={_PAGE}&offset={len(names)}"):
+            names += [record["name"] for record in page]
+        return names
 
     def get_collection(self, name: str) -> HttpCollection:
         return HttpCollection(self, self.send("GET", f"/collections/{quote(name, safe='')}"))

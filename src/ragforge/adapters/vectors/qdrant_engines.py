@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ragforge.adapters.locks import FileLock
 from ragforge.adapters.vectors.qdrant_clients import Address, Calls, Item, client_class
 from ragforge.adapters.vectors.qdrant_files import refuse_foreign_files
-from ragforge.adapters.vectors.rows import make_folder
+from ragforge.adapters.vectors.rows import is_numbered, make_folder
 from ragforge.durable import sync
 from ragforge.errors import Busy, IndexLost, RagforgeError, cannot_write
 
@@ -92,7 +92,7 @@ class Qdrant:
         return nullcontext()
 
     def drop(self, alias: str) -> None:
-        """Remove the collection behind an alias."""
+        """Remove all that was ever made for an alias."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -111,6 +111,11 @@ class Qdrant:
         """The name of the collection behind an alias."""
         aliases = self.patiently(lambda client: client.get_aliases()).aliases
         return next((known.collection_name for known in aliases if known.alias_name == alias), None)
+
+    def made_for(self, alias: str) -> list[str]:
+        """The collections `alias.<n>`: the one behind the alias, and those that whoever was killed left."""
+        collections = self.patiently(lambda client: client.get_collections()).collections
+        return [known.name for known in collections if is_numbered(alias, known.name)]
 
     def point(self, alias: str, collection: str) -> None:
         """Put another collection behind the alias, in one step."""
@@ -201,8 +206,7 @@ class QdrantServer(Qdrant):
         return self.patiently(lambda client: client.get_collection(collection)).status
 
     def drop(self, alias: str) -> None:
-        collection = self.target(alias)
-        if collection is not None:
+        for collection in self.made_for(alias):
             self.delete(collection)
 
     def close(self) -> None:

@@ -194,8 +194,9 @@ class AliasedIndex(Generic[R, S]):
         old = self._qdrant.target(self._name)
         number = int(old.rpartition(".")[2]) if old else 0
         new = f"{self._name}.{number + 1}"
-        for leftover in {number + 1, max(1, number - 1)} - {number}:
-            self._qdrant.delete(f"{self._name}.{leftover}")
+        for made in self._qdrant.made_for(self._name):
+            if made != old:
+                self._qdrant.delete(made)
         try:
             fill(Points(self._qdrant, new, self._kind_of_state))
             self._qdrant.point(self._name, new)

@@ -113,6 +113,12 @@ class WritersPlace:
             self._thread.release()
 
 
+def is_numbered(index: str, collection: str) -> bool:
+    """Whether a server's collection is one that was made for the index of this name."""
+    name, _, number = collection.rpartition(".")
+    return name == index and number.isdecimal()
+
+
 def not_installed(engine: str, extra: str) -> StoreError:
     """An engine that cannot be used now: words are searched all the same."""
     hint = f'pip install "ragforge[{extra}]", or choose the snapshot index in the settings'
