@@ -388,6 +388,7 @@ def load(
     sections["store"].setdefault("models_dir", default_models_dir(env))
     built = {name: cls(**sections[name]) for name, cls in SECTIONS.items()}
     _check_split(built["split"], origins)
+    _check_index(built["index"], origins)
     named = {*PROVIDER_KEYS, *(built[section].api_key_env for section in ("embed", "index", "model"))} - {""}
     names = named | {f"{provider}_API_KEY" for provider in _providers(built["model"])}
     written = {name: value for name, (value, _) in (here | inside).items()}
@@ -614,3 +615,13 @@ def _check_split(split: Split, origins: Mapping[str, str]) -> None:
     except ValueError as problem:
         given = {origin for key, origin in origins.items() if key.startswith("split.") and origin != "default"}
         raise UserError(f"{', '.join(sorted(given))}: [split] {problem}", hint="set them together") from problem
+
+
+def _check_index(index: Index, origins: Mapping[str, str]) -> None:
+    """There is one address, and what answers there is one of the two."""
+    if index.url and (index.keywords, index.vectors) == ("qdrant", "chroma"):
+        given = {origins[f"index.{name}"] for name in ("url", "keywords", "vectors")}
+        raise UserError(
+            f"{', '.join(sorted(given))}: index.url is of one server, but words are to be in Qdrant, vectors in Chroma",
+            hint='set index.vectors = "qdrant" for both, or choose another index.keywords',
+        )

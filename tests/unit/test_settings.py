@@ -112,6 +112,11 @@ def test_models_have_a_short_name_and_paths_start_at_the_workspace(workspace: Pa
         ("[embed]\ntimeout_seconds = nan", "embed.timeout_seconds cannot be nan", "a number, at least 0.1"),
         ('[split]\nstrategy = "words"', "split.strategy cannot be 'words'", "one of sections, chars, tokens"),
         ("[split]\nleaf_min = 900", "[split] sizes must rise: section_min <= leaf_min < leaf_max", "together"),
+        (
+            '[index]\nkeywords = "qdrant"\nvectors = "chroma"\nurl = "http://localhost:6333"',
+            "index.url is of one server, but words are to be in Qdrant, vectors in Chroma",
+            'index.vectors = "qdrant"',
+        ),
         ("[limits", "is not valid TOML", "correct"),
     ],
 )
@@ -123,6 +128,20 @@ def test_a_mistake_in_the_file_names_line_key_and_cure(
     assert message in error.message and str(workspace / "ragforge.toml") in error.message
     assert hint in error.hint
     assert error.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "toml",
+    [
+        'keywords = "qdrant"\nvectors = "qdrant"\nurl = "http://localhost:6333"',
+        'keywords = "tantivy"\nvectors = "chroma"\nurl = "http://localhost:8000"',
+        'keywords = "qdrant"\nvectors = "pgvector"\nurl = "http://localhost:6333"',
+        'keywords = "qdrant"\nvectors = "chroma"',
+    ],
+)
+def test_engines_that_one_address_is_enough_for(workspace: Path, here: Path, toml: str) -> None:
+    (workspace / "ragforge.toml").write_text(f"[index]\n{toml}\n")
+    assert load(workspace, env={}, folder=here).index.vectors in toml
 
 
 def test_a_mistake_in_a_variable_or_flag_is_named(workspace: Path, here: Path) -> None:
