@@ -26,6 +26,7 @@ _BEAT_SECONDS = 1.0
 _WAIT_SECONDS = 5.0
 """How long a job rests that could not be done just now, through no fault of its own."""
 STOPPED = "stopped before its end"
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,15 +264,20 @@ class Bell:
 
 
 def worker_name() -> str:
-    """Host, process and a word of one's own: enough to know later whether it still lives."""
-    return f"{socket.gethostname()}/{os.getpid()}.{_began(os.getpid())}/{secrets.token_hex(4)}"
+    """Host, place, process and a word of one's own: enough to know later whether it still lives."""
+    pid = os.getpid()
+    return f"{socket.gethostname()}/{_place()}/{pid}.{_began(pid)}/{secrets.token_hex(4)}"
 
 
 def may_live(worker: str) -> bool:
-    """False only if it is known to be dead: a process of this machine that is no more, or is another by now."""
-    host, _, rest = worker.partition("/")
+    """False only if it is known to be dead: a process that could be seen here and is no more, or is another by now.
+
+    Of all others, in another container or on another machine, whatever that is called, only their lease tells.
+    """
+    _, _, rest = worker.partition("/")
+    place, _, rest = rest.partition("/")
     pid, _, began = rest.partition("/")[0].partition(".")
-    if host != socket.gethostname() or not pid.isdecimal():
+    if not place or place != _place() or not pid.isdecimal():
         return True
     try:
         os.kill(int(pid), 0)
@@ -279,7 +285,20 @@ def may_live(worker: str) -> bool:
         return False
     except OSError:  # somebody else's
         return True
-    return not began or _began(int(pid)) == began
+    return _began(int(pid)) in ("", began)
+
+
+def _place() -> str:
+    """Where numbers of processes mean the same: this start of the system, and the namespace of this process.
+
+    Empty where that is not to be known: without /proc, or with one that shows another namespace.
+    """
+    try:
+        if os.readlink("/proc/self") != str(os.getpid()):
+            return ""
+        return f"{_BOOT.read_text().strip()}:{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        return ""
 
 
 def _began(pid: int) -> str:

@@ -27,6 +27,8 @@ _UPKEEP_SECONDS = 2.0
 _STOP_SECONDS = 1.5
 _REST_SECONDS = 1.0
 _REAP_SECONDS = 60.0
+_DEAD_SECONDS = 2.0
+"""How often it looks whether another process of this machine has died."""
 
 log = logging.getLogger("ragforge.worker")
 
@@ -67,7 +69,7 @@ class Worker:
         self._cancels: set[Cancel] = set()
         self._held: dict[str, Job] = {}
         self._dirty: set[str] = set()
-        self._upkept = time.monotonic()
+        self._upkept = self._looked = time.monotonic()
         self._lock = threading.Lock()
         self._keeping = threading.Lock()
         self._threads = [
@@ -80,8 +82,7 @@ class Worker:
     def start(self) -> None:
         """Take back what a dead process of this machine held, and begin."""
         self._duties.begin()
-        with self._catalog.write() as c:
-            c.jobs.free(self._scope, may_live)
+        self._free_dead()
         for thread in self._threads:
             thread.start()
 
@@ -171,10 +172,21 @@ class Worker:
         with self._catalog.write() as c:
             c.jobs.free(self._scope, lambda owner: owner != self._own_name())
 
+    def _free_dead(self) -> None:
+        """What a process of this machine held when it died waits again, long before its leases end."""
+        self._looked = time.monotonic()
+        with self._catalog.read() as c:  # whoever only looks keeps nobody from writing
+            if all(map(may_live, c.jobs.holders(self._scope))):
+                return
+        with self._catalog.write() as c:
+            c.jobs.free(self._scope, may_live)
+
     def _own_name(self) -> str:
         return f"{self._name}.{threading.current_thread().name}"
 
     def _claim(self, kinds: tuple[str, ...]) -> list[Job]:
+        if time.monotonic() - self._looked > _DEAD_SECONDS:
+            self._free_dead()
         job = self._runner.claim(self._scope, self._own_name(), kinds)
         return [] if job is None else [job, *self._duties.more(job)]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -420,33 +422,85 @@ def test_what_an_expired_key_asked_for_in_its_time_is_still_done(forge: Ragforge
         assert ended(forge, job)[0].state is JobState.DONE
 
 
+_NAMED = """
+import sys
+from ragforge.operate.jobs import worker_name
+print(worker_name(), flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def another_process(*around: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process that lives until its input ends, and the name of a worker in it."""
+    command = [*around, sys.executable, "-c", _NAMED]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
+
+
+def claim(forge: Ragforge, worker: str) -> None:
+    with forge._parts.catalog.write() as c:
+        assert c.jobs.claim(forge._scope, worker, ["upload"], 3600) is not None
+
+
 def test_what_a_dead_process_held_is_free_at_once(forge: Ragforge) -> None:
     job = sent(forge, "a.md", prose(1))
-    dead = subprocess.run(
-        [sys.executable, "-c", "from ragforge.operate.jobs import worker_name; print(worker_name())"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    assert may_live(worker_name()) and not may_live(dead)
-    with subprocess.Popen(
-        [sys.executable, "-c", "from ragforge.operate.jobs import worker_name; print(worker_name())"],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as ending:
-        assert ending.stdout is not None
-        name = ending.stdout.readline().strip()
-        ending.stdout.read()
+    assert may_live(worker_name())
+    with another_process() as (process, name):
+        assert may_live(name)
+        process.kill()
         until(lambda: not may_live(name))  # ended, but nobody has waited for it
-    host, _, rest = worker_name().partition("/")
-    assert not may_live(f"{host}/{os.getpid()}.1/{rest}"), "the number was given to another process"
-    assert may_live(f"elsewhere/{os.getpid()}.1/x") and may_live("unheard of")
-    with forge._parts.catalog.write() as c:
-        assert c.jobs.claim(forge._scope, dead, ["upload"], 3600) is not None
-    began = time.monotonic()
+    assert not may_live(name)
+    host, place, process_, word = worker_name().split("/")
+    pid, _, _ = process_.partition(".")
+    assert not may_live(f"{host}/{place}/{pid}.1/{word}"), "the number was given to another process"
+    claim(forge, name)
     with working(forge):
         (done,) = ended(forge, job)
-    assert (done.state, done.attempts) == (JobState.DONE, 2) and time.monotonic() - began < 2
+    assert (done.state, done.attempts) == (JobState.DONE, 2)
+
+
+def test_what_a_process_held_that_dies_while_others_work_is_free_soon(forge: Ragforge) -> None:
+    job = sent(forge, "a.md", prose(1))
+    with another_process() as (process, name):
+        claim(forge, name)
+        with working(forge, 1):
+            ended(forge, sent(forge, "b.md", prose(2)))
+            assert (forge.job(job.id).state, forge.job(job.id).owner) == (JobState.RUNNING, name)
+            process.kill()
+            (done,) = ended(forge, job, seconds=20)
+    assert (done.state, done.attempts) == (JobState.DONE, 2)
+
+
+def test_nobody_is_held_for_dead_who_cannot_be_looked_at(forge: Ragforge) -> None:
+    """Another machine may have the same name, and a process there the number of one that is no more here."""
+    with another_process() as (_, dead):
+        pass
+    assert not may_live(dead)
+    host, place, process, word = dead.split("/")
+    boot, _, numbers = place.rpartition(":")
+    for elsewhere in (f"{boot[::-1]}:{numbers}", f"{boot}:1", ""):
+        assert may_live(f"{host}/{elsewhere}/{process}/{word}")
+    for unheard in ("", "unheard of", "killed", f"{host}/{process}/{word}", f"{host}/{place}/x/{word}"):
+        assert may_live(unheard)
+
+
+@pytest.mark.parametrize("sees", [["--mount-proc"], []])
+def test_a_start_takes_nothing_from_a_container_of_the_same_host_name(forge: Ragforge, sees: list[str]) -> None:
+    """Processes have numbers of their own there; `sees`: it has a /proc of its own, too, or that of all."""
+    own = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", *sees]
+    if shutil.which("unshare") is None or subprocess.run([*own, "true"], capture_output=True).returncode:
+        pytest.skip("no namespaces here")
+    job = sent(forge, "a.md", prose(1))
+    with another_process(*own) as (_, name):
+        host, place, *_ = name.split("/")
+        assert host == socket.gethostname() and bool(place) is bool(sees)
+        claim(forge, name)
+        with working(forge, 1):
+            ended(forge, sent(forge, "b.md", prose(2)))
+        assert (forge.job(job.id).state, forge.job(job.id).owner) == (JobState.RUNNING, name)
+    assert may_live(name), "nobody here can know"
 
 
 def test_a_projects_waiting_uploads_go_with_it(forge: Ragforge) -> None:

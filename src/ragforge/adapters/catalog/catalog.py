@@ -83,9 +83,11 @@ class SqlUnit:
 
 
 class SqlCatalog:
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, *, leases_by_server: bool = False) -> None:
+        """`leases_by_server`: how long a job is held is told by the database's clock, not by that of this machine."""
         self._database = database
         self._clock = clock
+        self._leases_by_server = leases_by_server
         self.upgraded_from: Path | None = None
         """The backup that was made when an old workspace was upgraded on opening."""
 
@@ -109,19 +111,23 @@ class SqlCatalog:
     @classmethod
     def connect(cls, url: str, clock: Clock, connections: int = 8, reach_seconds: float = 30.0) -> SqlCatalog:
         """A catalog on a Postgres server."""
-        catalog = cls(Database.postgres(url, connections, reach_seconds), clock)
+        catalog = cls(Database.postgres(url, connections, reach_seconds), clock, leases_by_server=True)
         catalog._database.upgrade()
         return catalog
 
     @contextlib.contextmanager
     def read(self) -> Iterator[SqlUnit]:
         with self._database.read(walled=True) as connection:
-            yield SqlUnit(Session(connection, self._clock, self._database.enter))
+            yield self._unit(connection)
 
     @contextlib.contextmanager
     def write(self) -> Iterator[SqlUnit]:
         with self._database.write(walled=True) as connection:
-            yield SqlUnit(Session(connection, self._clock, self._database.enter))
+            yield self._unit(connection)
+
+    def _unit(self, connection: sa.Connection) -> SqlUnit:
+        enter = self._database.enter
+        return SqlUnit(Session(connection, self._clock, enter, leases_by_server=self._leases_by_server))
 
     @contextlib.contextmanager
     def dumping(self, scope: Scope) -> Iterator[CatalogDump]:

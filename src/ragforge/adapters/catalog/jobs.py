@@ -26,13 +26,17 @@ KEPT_MILLISECONDS = 30 * 24 * 3600 * 1000
 """How long a job that ended is remembered."""
 
 STRIKES = 3
-"""A job whose worker died or failed this often is quarantined."""
+"""A job that broke at this try, or a later one, is quarantined: its work said so itself."""
 
 _PAUSE_MILLISECONDS = 1000
 """How long a job rests after its first failure; after each further one twice as long."""
 
 _DEATHS = 5
-"""So many processes may end over a job before it is set aside: most were killed for another reason, or another job."""
+"""So many processes may end over a job before it is set aside.
+
+More than strikes, because nobody says whose fault it was: most are killed for another reason, or by one of the jobs
+that they did at the same time.
+"""
 
 _RANKS = tuple(Priority)
 
@@ -178,7 +182,7 @@ class SqlJobs:
             before.c.ord < t.jobs.c.ord,
             before.c.state.in_(_OPEN),
         )
-        rested = t.jobs.c.lease_until.is_(None) | (t.jobs.c.lease_until <= self._session.now())
+        rested = t.jobs.c.lease_until.is_(None) | (t.jobs.c.lease_until <= self._session.lease_now())
         return (
             self._select()
             .where(t.jobs.c.state == str(JobState.QUEUED), t.jobs.c.kind.in_(kinds), rested, _visible(scope), ~blocked)
@@ -201,7 +205,7 @@ class SqlJobs:
                 owner=owner,
                 attempts=t.jobs.c.attempts + 1,
                 fence=t.jobs.c.fence + 1,
-                lease_until=now + int(lease_seconds * 1000),
+                lease_until=self._session.lease_now() + int(lease_seconds * 1000),
                 updated_at=now,
             )
         )
@@ -209,22 +213,21 @@ class SqlJobs:
 
     def waiting(self, scope: Scope, kinds: Sequence[str]) -> bool:
         """Whether a claim is worth trying: something waits, or could be taken back. Asked often, so it is quick."""
-        marks = ", ".join("?" * len(kinds))
+        marks, (now, values) = ", ".join("?" * len(kinds)), self._session.quick_lease_now()
         statement = (
             f"SELECT 1 FROM jobs WHERE kind IN ({marks}) AND "  # noqa: S608 - marks only
-            "(state = 'queued' AND (lease_until IS NULL OR lease_until <= ?) OR state = 'running' AND lease_until < ?) "
-            "LIMIT 1"
+            f"(state = 'queued' AND (lease_until IS NULL OR lease_until <= {now})"
+            f" OR state = 'running' AND lease_until < {now}) LIMIT 1"
         )
-        now = self._session.now()
-        return bool(self._session.quick(statement, (*kinds, now, now)))
+        return bool(self._session.quick(statement, (*kinds, *values, *values)))
 
     def heartbeat(
         self, scope: Scope, jobs: Sequence[Job], lease_seconds: float, progress: Mapping[str, Progress]
     ) -> bool:
         """Keep the leases and tell how far the work has come, by job. False: stop, one was cancelled or given away."""
         rows = [row for row in self._held_rows(scope, jobs) if not row.cancel_requested]
-        now = self._session.now()
-        values: dict[str, Any] = {"lease_until": now + int(lease_seconds * 1000), "updated_at": now}
+        lease = self._session.lease_now() + int(lease_seconds * 1000)
+        values: dict[str, Any] = {"lease_until": lease, "updated_at": self._session.now()}
         if told := {row.ord: json.dumps(asdict(progress[row.id])) for row in rows if row.id in progress}:
             values["progress"] = _by_key(told, t.jobs.c.progress)
         self._session.execute(sa.update(t.jobs).where(_among(rows)).values(values))
@@ -333,6 +336,11 @@ class SqlJobs:
             statement = statement.where(t.jobs.c.project == self._session.project(scope, project).ord)
         return [_job(row) for row in self._session.execute(statement.order_by(t.jobs.c.ord))]
 
+    def holders(self, scope: Scope) -> set[str]:
+        """Whose claims run now."""
+        running = sa.select(t.jobs.c.owner).where(t.jobs.c.state == str(JobState.RUNNING), _visible(scope))
+        return set(self._session.execute(running.distinct()).scalars())
+
     def free(self, scope: Scope, is_alive: Callable[[str], bool]) -> int:
         """Take back the jobs of workers that are known to have died, without waiting for their leases to end."""
         running = sa.select(t.jobs).where(t.jobs.c.state == str(JobState.RUNNING), _visible(scope))
@@ -355,7 +363,7 @@ class SqlJobs:
 
     def _lapsed(self, scope: Scope) -> sa.ColumnElement[bool]:
         running = t.jobs.c.state == str(JobState.RUNNING)
-        return sa.and_(running, t.jobs.c.lease_until < self._session.now(), _visible(scope))
+        return sa.and_(running, t.jobs.c.lease_until < self._session.lease_now(), _visible(scope))
 
     def _take_back(self, scope: Scope) -> int:
         lapsed = sa.select(t.jobs).where(self._lapsed(scope))
@@ -403,7 +411,7 @@ class SqlJobs:
         values = {
             "state": str(state),
             "owner": None,
-            "lease_until": None if rest is None else now + rest,
+            "lease_until": None if rest is None else self._session.lease_now() + rest,
             "progress": None,
             "error": storable(error),
             "hint": storable(hint),

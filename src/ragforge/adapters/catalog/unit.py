@@ -30,6 +30,7 @@ CHANNEL = "ragforge"
 """What is committed is told here."""
 KNOWLEDGE = "knowledge"
 """The counter that grows whenever an index of lessons must look again."""
+_SERVER_NOW = "CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)"
 _UPLOAD = "upload:"
 _BESIDE = re.compile(rf"^({_UPLOAD})?\d+//")
 
@@ -136,13 +137,19 @@ class Session:
     """One transaction's connection, with the few things every part needs."""
 
     def __init__(
-        self, connection: Connection, clock: Clock, wall: Callable[[Connection, str], None] | None = None
+        self,
+        connection: Connection,
+        clock: Clock,
+        wall: Callable[[Connection, str], None] | None = None,
+        *,
+        leases_by_server: bool = False,
     ) -> None:
         """`wall` tells the server of which projects the transaction is; without it, it is of all."""
         self.connection = connection
         self.execute = connection.execute
         self._clock = clock
         self._wall = wall
+        self._leases_by_server = leases_by_server
         self._entered: frozenset[str] | bool | None = False
 
     @property
@@ -157,6 +164,16 @@ class Session:
 
     def now(self) -> int:
         return milliseconds(self._clock())
+
+    def lease_now(self) -> sa.ColumnElement[int]:
+        """The moment by which leases are granted and judged: on a server its own, whatever time a machine has."""
+        if self._leases_by_server:
+            return sa.literal_column(_SERVER_NOW, sa.BigInteger)
+        return sa.literal(self.now(), sa.BigInteger)
+
+    def quick_lease_now(self) -> tuple[str, tuple[int, ...]]:
+        """The same for `quick`: how it is written in a statement, and its values."""
+        return (_SERVER_NOW, ()) if self._leases_by_server else ("?", (self.now(),))
 
     def keys(self, table: Table, count: int) -> range:
         """`count` new keys. They are never given twice, not even after a deletion."""

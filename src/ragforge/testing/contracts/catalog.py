@@ -1263,9 +1263,11 @@ class CatalogContract(ShelfContract):
         self.claim(shelf, "dead")
         self.claim(shelf, "alive")
         with shelf.catalog.write() as unit:
+            assert unit.jobs.holders(owner()) == {"dead", "alive"}
             assert unit.jobs.free(owner(), lambda worker: worker == "alive") == 1
             assert [job.id for job in unit.jobs.unfinished(owner(), "add")] == [first.id, second.id]
             assert unit.jobs.counts(owner()) == {("add", "queued"): 1, ("add", "running"): 1}
+            assert unit.jobs.holders(owner()) == {"alive"}
         assert self.claim(shelf).id == first.id
 
     def test_who_does_not_oversee_sees_own_jobs_only(self, shelf: Shelf) -> None:

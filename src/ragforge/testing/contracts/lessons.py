@@ -376,6 +376,25 @@ class LessonsContract(ShelfContract):
             with pytest.raises(NotFound):
                 unit.patterns.get(shelf.scope, shelf.id, old)
 
+    def test_machines_that_prune_at_once_remove_each_once(self, shelf: Shelf, clock: ManualClock) -> None:
+        learnt(shelf, 3, 2, 4, 1)
+        clock.advance(10 * DAY)
+
+        def prune(number: int) -> list[int]:
+            removed = [0, 0, 0]
+            while True:
+                with shelf.catalog.write() as unit:
+                    some = unit.lessons.prune(owner(), clock(), 2)
+                removed = [before + now for before, now in zip(removed, some, strict=True)]
+                if some[0] < 2:
+                    return removed
+
+        with ThreadPoolExecutor(4) as pool:
+            each = list(pool.map(prune, range(4)))
+        assert [sum(counts) for counts in zip(*each, strict=True)] == [10, 4, 0]
+        with shelf.catalog.read() as unit:
+            assert unit.lessons.keys(owner(), CARD.fingerprint) == []
+
     def test_lessons_go_with_their_project(self, shelf: Shelf) -> None:
         mine = Shelf.create(shelf.catalog, "mine")
         ((own, _),) = learnt(mine, 1)
