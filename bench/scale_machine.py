@@ -121,7 +121,7 @@ class Server:
         self._temporary.close()
 
     def create(self, template: str | None = None) -> str:
-        return self._temporary.create(template)
+        return self._temporary.as_superuser(self._temporary.create(template))
 
     def drop(self, url: str) -> None:
         self._temporary.drop(url)

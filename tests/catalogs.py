@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ragforge.settings import FILE_NAME, load
+from ragforge.testing.postgres import seeing_all
 
 
 def database_of(workspace: Path) -> str:
@@ -22,7 +23,7 @@ def database_of(workspace: Path) -> str:
 def catalog_of(workspace: Path) -> Iterator[sa.Connection]:
     """A transaction in a workspace's catalog."""
     url = database_of(workspace)
-    engine = _postgres(url) if url else _sqlite(workspace / "catalog.db")
+    engine = _postgres(seeing_all(url)) if url else _sqlite(workspace / "catalog.db")
     try:
         with engine.begin() as connection:
             yield connection

@@ -11,8 +11,8 @@ from ragforge.testing.postgres import TemporaryPostgres
 
 @contextmanager
 def index_database(postgres: TemporaryPostgres, connections: int = 8) -> Iterator[PostgresServer]:
-    """A new database, for as long as the block."""
-    url = postgres.create()
+    """A new database, for as long as the block, for who may also look into its files."""
+    url = postgres.as_superuser(postgres.create())
     server = PostgresServer(url, connections)
     try:
         yield server

@@ -15,6 +15,7 @@ from ragforge.domain.migration import MigrationReport
 from ragforge.domain.records import ProjectTextKind
 from ragforge.operate.access import owner
 from ragforge.settings import Settings, load
+from ragforge.testing.postgres import seeing_all
 from ragforge.testing.records import artifact, source
 from tests.forge import SMALL, fill
 
@@ -113,7 +114,8 @@ def change(place: Path | str, statement: str) -> None:
 
 def _engine(place: Path | str) -> sa.Engine:
     if isinstance(place, str):
-        return sa.create_engine(f"postgresql+psycopg://{place.partition('://')[2]}", poolclass=sa.NullPool)
+        address = seeing_all(place).partition("://")[2]
+        return sa.create_engine(f"postgresql+psycopg://{address}", poolclass=sa.NullPool)
     import pysqlite3.dbapi2 as sqlite  # the catalog's own: two libraries in one process do not see each other's locks
 
     return sa.create_engine(f"sqlite:///{place}", module=sqlite, poolclass=sa.NullPool)

@@ -44,7 +44,10 @@ _ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="session", autouse=True)
 def _databases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
-    """A server, and a database on it for each workspace that this process or a child of it opens."""
+    """A server, and a database on it for each workspace that this process or a child of it opens.
+
+    They are of a user whom row-level security holds, as the deployment's is.
+    """
     server: TemporaryPostgres = request.getfixturevalue("postgres")
     databases = Databases(_template(server, tmp_path_factory.mktemp("template")), STACKS[NAME])
     children = tmp_path_factory.mktemp("children")
@@ -59,6 +62,8 @@ def _databases(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def _template(server: TemporaryPostgres, folder: Path) -> str:
     """A database with the tables of a catalog that holds nothing."""
     url = server.create()
+    if "pgvector" in STACKS[NAME].values():
+        server.add_vectors(url)
     with Ragforge.open(load(folder, flags={"the test": {"store.database_url": url}}, env={}, folder=folder)) as forge:
         assert forge.projects() == []
     return url

@@ -20,7 +20,7 @@ from tests.forge import open_forge
 @pytest.fixture
 def database(postgres: TemporaryPostgres) -> Iterator[str]:
     url = postgres.create()
-    yield postgres.as_plain_user(url)
+    yield url
     postgres.drop(url)
 
 

@@ -17,7 +17,7 @@ from ragforge.adapters.catalog.database import Database
 from ragforge.domain.migration import SQLITE, MigrationReport, without_password
 from ragforge.errors import Busy, CorruptStore, NotFound, StoreError, UserError
 from ragforge.interfaces.cli.main import main
-from ragforge.testing.postgres import TemporaryPostgres
+from ragforge.testing.postgres import TemporaryPostgres, seeing_all
 from tests.forge import faults
 from tests.moves import QUESTIONS, change, furnished, moved, opened, rows, settings_of, small
 from tests.shell import Shell, bare_environment
@@ -110,7 +110,7 @@ def test_the_moved_workspace_is_used_like_any_other(tmp_path: Path, url: str, po
 def test_numbers_that_the_database_gave_are_not_given_again(workspace: Path, url: str) -> None:
     change(workspace / "catalog.db", "UPDATE sqlite_sequence SET seq = 9000 WHERE name = 'changes'")
     moved(url, workspace)
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(seeing_all(url)) as connection:
         assert connection.execute("SELECT nextval(pg_get_serial_sequence('changes', 'seq'))").fetchone() == (9001,)
         highest = connection.execute("SELECT MAX(ord) FROM embeddings").fetchone()
         given = connection.execute("SELECT nextval(pg_get_serial_sequence('embeddings', 'ord'))").fetchone()
@@ -168,8 +168,9 @@ def test_tables_on_a_server_that_were_left_take_no_row(workspace: Path, url: str
     moved(url, workspace)
     report = moved(SQLITE, workspace)
     assert report.kept == without_password(url)
+    all_of_it = seeing_all(url)
     for statement in ("DELETE FROM turns", "UPDATE counters SET value = 0", "TRUNCATE query_log"):
-        with pytest.raises(psycopg.errors.RaiseException, match="moved to sqlite"), psycopg.connect(url) as connection:
+        with pytest.raises(psycopg.errors.RaiseException, match="moved to sqlite"), psycopg.connect(all_of_it) as connection:
             connection.execute(statement)
     with pytest.raises(StoreError) as refused, opened(workspace, {VARIABLE: url}) as forge:
         forge.projects()
@@ -314,7 +315,7 @@ def test_a_server_that_refuses_says_why(workspace: Path, url: str) -> None:
     with pytest.raises(UserError, match='the database server refuses: database "nothing" does not exist'):
         moved(url.replace(url.split("?")[0].rsplit("/", 1)[1], "nothing", 1), workspace)
     with pytest.raises(UserError, match='role "nobody" does not exist'):
-        moved(url.replace("postgres:@", "nobody@"), workspace)
+        moved(f"postgresql://nobody@{url.partition('@')[2]}", workspace)
 
 
 def test_an_older_catalog_is_upgraded_on_the_way(tmp_path: Path, url: str) -> None:
@@ -410,7 +411,7 @@ def test_a_row_that_no_server_takes_is_named(workspace: Path, url: str) -> None:
 def with_password(server: TemporaryPostgres, url: str) -> Iterator[str]:
     """The same database, which asks for a password."""
     name = url.split("?")[0].rsplit("/", 1)[1]
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(server.as_superuser(url), autocommit=True) as connection:
         ((file,),) = connection.execute("SHOW hba_file").fetchall()
         connection.execute("DROP ROLE IF EXISTS mover")
         connection.execute("CREATE ROLE mover SUPERUSER LOGIN PASSWORD 'hunter2/x'")
@@ -418,7 +419,7 @@ def with_password(server: TemporaryPostgres, url: str) -> Iterator[str]:
         Path(file).write_text(f'local "{name}" mover scram-sha-256\n{rules}')
         connection.execute("SELECT pg_reload_conf()")
         try:
-            yield url.replace("postgres:@", f"mover:{quote('hunter2/x', safe='')}@")
+            yield f"postgresql://mover:{quote('hunter2/x', safe='')}@{url.partition('@')[2]}"
         finally:
             Path(file).write_text(rules)
             connection.execute("SELECT pg_reload_conf()")
@@ -439,7 +440,7 @@ def test_no_password_is_written_unless_that_is_asked_for(
         with opened(workspace, {VARIABLE: secret}) as forge:
             assert len(forge.documents()) == 4
         moved(SQLITE, workspace, {VARIABLE: secret})
-        with psycopg.connect(url, autocommit=True) as connection:
+        with psycopg.connect(postgres.as_superuser(url), autocommit=True) as connection:
             connection.execute("DROP OWNED BY mover CASCADE")
         moved(secret, workspace, keep_password=True)
         assert "hunter2" in file.read_text() and stat.S_IMODE(file.stat().st_mode) == 0o600

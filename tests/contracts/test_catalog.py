@@ -30,7 +30,7 @@ def sqlite_database(memory_folder: Path | None) -> Iterator[Database]:
 @pytest.fixture(scope="module")
 def postgres_database(postgres: TemporaryPostgres) -> Iterator[Database]:
     url = postgres.create()
-    database = Database.postgres(postgres.as_plain_user(url))  # so that the second wall stands
+    database = Database.postgres(url)
     database.upgrade()
     yield database
     database.close()

@@ -29,7 +29,7 @@ def database(request: pytest.FixtureRequest, memory_folder: Path | None) -> Iter
             database = Database.sqlite(Path(folder) / "catalog.db", 30)
         else:
             server: TemporaryPostgres = request.getfixturevalue("postgres")
-            database = Database.postgres(server.as_plain_user(server.create()))
+            database = Database.postgres(server.create())
         database.upgrade()
         yield database
         database.close()

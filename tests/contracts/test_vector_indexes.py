@@ -119,6 +119,7 @@ class TestQdrantLocal(VectorIndexContract):
 @pytest.fixture(scope="module")
 def database(postgres: TemporaryPostgres) -> Iterator[PostgresServer]:
     url = postgres.create()
+    postgres.add_vectors(url)
     server = PostgresServer(url)
     yield server
     server.close()

@@ -96,8 +96,8 @@ def model() -> Iterator[ModelServer]:
 def database(postgres: TemporaryPostgres, planted: Planted) -> Iterator[str]:
     """An address with a password in it, as a database has one that is not on this machine."""
     url = postgres.create()
-    assert "postgres:@" in url
-    yield url.replace("postgres:@", f"postgres:{planted.database}@")
+    user, _, place = url.removeprefix("postgresql://").partition("@")
+    yield f"postgresql://{user}:{planted.database}@{place}"
     postgres.drop(url)
 
 

@@ -135,7 +135,9 @@ def answers_by_words_until_it_is_back(workspace: Path, server: Away, **settings:
 
 
 def test_pgvector_is_away(server: TemporaryPostgres, tmp_path: Path) -> None:
-    settings = {"index__vectors": "pgvector", "index__database_url": server.create()}
+    url = server.create()
+    server.add_vectors(url)
+    settings = {"index__vectors": "pgvector", "index__database_url": url}
     answers_by_words_until_it_is_back(tmp_path / "workspace", server, **settings)
 
 

@@ -181,7 +181,7 @@ def test_the_last_sources_leave_at_once(nodes: list[SqlCatalog]) -> None:
 def test_rows_of_other_projects_are_not_there_whatever_is_asked_for(postgres: TemporaryPostgres) -> None:
     """A statement without its condition, as a fault of ours would be: the server shows what the scope reaches."""
     url = postgres.create()
-    catalog = SqlCatalog.connect(postgres.as_plain_user(url), lambda: dt.datetime.now(dt.UTC))
+    catalog = SqlCatalog.connect(url, lambda: dt.datetime.now(dt.UTC))
     ours, theirs = Shelf.create(catalog, "ours"), Shelf.create(catalog, "theirs")
     for shelf in (ours, theirs):
         shelf.add("/a", "Walnut chairs are returned within thirty days. " * 20)

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from ragforge import Ragforge, settings
 from ragforge.testing.postgres import TemporaryPostgres
-from tests.catalogs import change, copy_workspace, database_of, rows_of, tables_with
+from tests.catalogs import catalog_of, change, copy_workspace, database_of, rows_of, tables_with
 from tests.databases import Databases
 
 CLI = [sys.executable, "-m", "ragforge.interfaces.cli.main"]
@@ -57,6 +58,19 @@ def test_a_copied_workspace_goes_its_own_way(tmp_path: Path) -> None:
     assert (projects(tmp_path / "one"), projects(tmp_path / "two")) == (["first"], ["second"])
     assert "first" in rows_of(tmp_path / "one")["projects"][0]
     assert tables_with(b"second", tmp_path / "two") and not tables_with(b"second", tmp_path / "one")
+
+
+@pytest.mark.usefixtures("databases")
+def test_whoever_opens_a_workspace_is_held_by_row_level_security(tmp_path: Path) -> None:
+    with Ragforge.open(tmp_path / "one") as forge:
+        project = forge.create_project("mine").id
+        told = {finding.subject: finding for finding in forge.deployment()}
+    assert told["row-level security"].detail == "holds" and not told["row-level security"].warning
+    seen = sa.text("SELECT count(*) FROM generations")
+    with catalog_of(tmp_path / "one") as catalog:
+        assert catalog.execute(seen).scalar() == 1, "plain SQL of tests is for all projects"
+        catalog.execute(sa.text("SELECT set_config('ragforge.projects', :other, true)"), {"other": f"not-{project}"})
+        assert catalog.execute(seen).scalar() == 0
 
 
 @pytest.mark.usefixtures("databases")

@@ -20,8 +20,7 @@ BEFORE = "0012"
 
 def test_others_read_and_write_while_the_tables_are_upgraded(postgres: TemporaryPostgres) -> None:
     url = postgres.create()
-    own = postgres.as_plain_user(url)
-    database = Database.postgres(own)
+    database = Database.postgres(url)
     with database.write() as connection:
         database.migrate_on(connection, BEFORE)
     catalog = SqlCatalog(database, lambda: dt.datetime.now(dt.UTC))
@@ -47,7 +46,7 @@ def test_others_read_and_write_while_the_tables_are_upgraded(postgres: Temporary
         worker.start()
     while done[0] < 10 and not problems:
         time.sleep(0.01)
-    newer = [SqlCatalog.connect(own, lambda: dt.datetime.now(dt.UTC)) for _ in range(2)]
+    newer = [SqlCatalog.connect(url, lambda: dt.datetime.now(dt.UTC)) for _ in range(2)]
     at = done[0]
     while done[0] < at + 10 and not problems:
         time.sleep(0.01)

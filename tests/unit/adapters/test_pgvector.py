@@ -310,7 +310,7 @@ def test_nobody_there_is_not_lost() -> None:
 
 
 def test_two_machines_keep_each_other_from_writing(postgres: TemporaryPostgres) -> None:
-    url = postgres.create()
+    url = postgres.as_superuser(postgres.create())
     first, second = PostgresServer(url), PostgresServer(url)
     one, other = PgVectorIndex(first, "p", "f"), PgVectorIndex(second, "p", "f")
     rebuild(one, [rows([1], [axis(1)])], 1)
@@ -346,7 +346,7 @@ def test_names_of_any_kind_have_tables_of_their_own(server: PostgresServer) -> N
 
 
 def test_a_user_without_rights_is_told_what_to_ask_for(postgres: TemporaryPostgres) -> None:
-    url = postgres.create()
+    url = postgres.as_superuser(postgres.create())
     parts, role = urlsplit(url), f"stranger_{os.getpid()}"
     owner = PostgresServer(url)
     execute(owner, f'CREATE ROLE "{role}" LOGIN')
@@ -408,7 +408,7 @@ for number in range(2, 100_000):
 
 
 def test_killed_while_it_writes(postgres: TemporaryPostgres) -> None:
-    url = postgres.create()
+    url = postgres.as_superuser(postgres.create())
     server = PostgresServer(url)
     index = PgVectorIndex(server, "p", "f", exact_rows=20)
     rebuild(index, [rows([1], [axis(1)])], 1)

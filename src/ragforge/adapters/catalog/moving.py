@@ -261,10 +261,13 @@ def _insert(connection: Connection, table: Table, rows: Sequence[CatalogRow]) ->
 
 
 def _copy(connection: Connection, table: Table, rows: Sequence[CatalogRow]) -> None:
-    """As a stream, which is how a server takes many rows."""
+    """As a stream, which is how a server takes many rows: into a table of this transaction, because none that
+    row-level security guards takes a stream."""
     driver: Any = connection.connection.driver_connection
     errors = connection.dialect.loaded_dbapi.Error
-    statement = f"COPY {table.name} ({_names(connection, table)}) FROM STDIN (FORMAT BINARY)"
+    names = _names(connection, table)
+    connection.exec_driver_sql(f"CREATE TEMPORARY TABLE arriving (LIKE {table.name}) ON COMMIT DROP")
+    statement = f"COPY arriving ({names}) FROM STDIN (FORMAT BINARY)"
     try:
         with driver.cursor() as cursor, cursor.copy(statement) as copy:
             copy.set_types([_server_type(connection, column) for column in table.columns])
@@ -272,6 +275,7 @@ def _copy(connection: Connection, table: Table, rows: Sequence[CatalogRow]) -> N
                 copy.write_row(row)
     except errors as problem:
         raise DBAPIError.instance(statement, None, problem, errors) from problem
+    connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) SELECT {names} FROM arriving")  # noqa: S608
 
 
 def _server_type(connection: Connection, column: sa.Column[Any]) -> str:
