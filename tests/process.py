@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,14 +64,22 @@ def serve(
     """A server of this workspace on a free port, with its log as JSON."""
     usual = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
     command = [sys.executable, "-m", "ragforge.interfaces.cli.main", "-w", str(workspace), what, "--port", "0"]
+    given = {**usual, "RAGFORGE_EMBED__MODEL": "wordllama", **(variables or {})}
+    with running([*command, "--log-format", "json", *options], given, workspace.parent) as serving:
+        yield serving
+
+
+@contextmanager
+def running(command: Sequence[str], variables: Mapping[str, str], folder: Path) -> Iterator[Serving]:
+    """A process that writes its log as JSON, until the end of the block."""
     process = subprocess.Popen(
-        [*command, "--log-format", "json", *options],
-        env={**usual, "RAGFORGE_EMBED__MODEL": "wordllama", **(variables or {})},
+        command,
+        env=variables,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=workspace.parent,
+        cwd=folder,
     )
     serving = Serving(process)
     try:
