@@ -153,7 +153,8 @@ def queries(servers: dict[int, str], texts: Sequence[Sequence[str]], seconds: fl
 
 
 def seen(servers: dict[int, str], count: int) -> Figures:
-    """Seconds until the other server finds it: after the upload was received, and after it was taken in."""
+    """Seconds until the other server finds a file: after the upload was received; of as many others, after their
+    answer, which waited until they were taken in."""
     first, second = (Client(address) for address in list(servers.values())[:2])
     received: list[float] = []
     taken_in: list[float] = []

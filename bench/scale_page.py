@@ -77,19 +77,40 @@ def _workers(results: Figures) -> str:
         ["embedder", "workers", "files", "chunks", "files/s", "beside one", "s", "CPU s", "CPU s of Postgres", "cores"]
     ]
     notes: list[str] = []
+    shares: list[str] = []
     for embedder in ("wordllama", "minilm"):
         runs = results.get(embedder, {})
         for count, run in runs.items():
             ratio = run["files_per_s"] / runs["1"]["files_per_s"]
+            if count != "1":
+                busy = run["busy_cores"] / runs["1"]["busy_cores"]
+                shares.append(f"- {embedder}, {count}: {figure(busy)} ÷ {figure(_spent(run) / _spent(runs['1']))}")
             cells = [run["files_per_s"], ratio, run["wall_s"], run["cpu_s"], run["postgres_cpu_s"], run["busy_cores"]]
             rows.append([embedder, count, f"{run['files']:,}", f"{run['chunks']:,}", *map(figure, cells)])
             if waits := _named(run["blocked"]):
                 notes.append(f"- {embedder}, {count}: {waits}")
+    brought = (
+        "\n".join(
+            [
+                "*Cores* are those kept busy by workers, their parsers and Postgres. *Beside one* is how many times as"
+                " many of them are busy as with one worker, divided by how many times the CPU a file takes:",
+                "",
+                *shares,
+            ]
+        )
+        if shares
+        else ""
+    )
     waited = (
         "\n".join(["Sessions that waited for a lock, on average, by their statement:", "", *notes]) if notes else ""
     )
-    parts = (f"### Workers\n\n{page.table(rows)}", waited, _busy(results))
+    parts = (f"### Workers\n\n{page.table(rows)}", brought, waited, _busy(results))
     return "\n\n".join(part for part in parts if part)
+
+
+def _spent(run: Mapping[str, Any]) -> float:
+    """CPU seconds of a file, those of Postgres too."""
+    return float((run["cpu_s"] + (run["postgres_cpu_s"] or 0.0)) / run["files"])
 
 
 def _named(shares: Mapping[str, float]) -> str:
@@ -110,8 +131,9 @@ def _nodes(results: Figures) -> str:
     )
     found = (
         f"Of {seen['uploads']} uploads that one server acknowledged, another found each after"
-        f" {figure(seen['received_p50_s'])} s (p50), {figure(seen['received_worst_s'])} s (worst); counted from when it"
-        f" was taken in: {figure(seen['taken_in_p50_s'])} s, {figure(seen['taken_in_worst_s'])} s."
+        f" {figure(seen['received_p50_s'])} s (p50), {figure(seen['received_worst_s'])} s (worst). Of {seen['uploads']}"
+        f" others whose answer waited until they were taken in, it found each after {figure(seen['taken_in_p50_s'])} s"
+        f" (p50), {figure(seen['taken_in_worst_s'])} s (worst) from then."
     )
     return "\n\n".join(("### Servers", page.table(rows), told, found, _busy(results)))
 

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.retrieval import kept
+from bench.scale import PAGE
 from bench.scale_machine import Stat, cpu_of_trees, percentile, running, stat_of
 from bench.scale_made import BATCH, DIMENSION, IN_A_FILE, Made
-from bench.scale_page import UNKNOWN, tables
+from bench.scale_page import UNKNOWN, table, tables
 from bench.scale_sizing import Assumed, Measured, measured, needs, search_ms
 
 RESULTS: dict[str, Any] = {
@@ -199,3 +201,19 @@ def test_a_page_without_figures_says_so_and_names_every_assumption() -> None:
     assert "Not measured yet: million, workers, nodes, queue, engines" in page
     assert all(f"| `{name}` | {value} |" in page for name, value, _ in Assumed().told())
     assert f"| API | cores | {UNKNOWN} | {UNKNOWN} |" in page
+
+
+def test_the_page_is_of_the_figures_that_are_kept() -> None:
+    assert f"-->\n\n{tables(kept()['scale'])}\n\n<!--" in PAGE.read_text(), "python -m bench.scale --page writes it"
+
+
+def ran(files_per_s: float, wall_s: float, cpu_s: float) -> dict[str, Any]:
+    spent = {"wall_s": wall_s, "cpu_s": cpu_s, "postgres_cpu_s": 0.0, "busy_cores": cpu_s / wall_s}
+    return {"files": 100, "chunks": 900, "files_per_s": files_per_s, "blocked": {}, **spent}
+
+
+def test_what_a_second_worker_brings_is_told_by_cores_and_by_what_a_file_costs() -> None:
+    machine = {"load": 0.1, "cores": 2, "reference": {"python_ms": 1.0, "numpy_ms": 1.0}}
+    runs = {"1": ran(10.0, 10.0, 10.0), "2": ran(16.0, 6.25, 12.5)}
+    told = table("workers", {"wordllama": runs, "before": machine, "after": machine})
+    assert "| wordllama | 2 | 100 | 900 | 16 | 1.6 |" in told and "- wordllama, 2: 2 ÷ 1.25" in told
