@@ -69,7 +69,7 @@ class Store:
 
     database_url: str = _setting("", "Database of the catalog; empty: SQLite in the workspace", guarded=True)
     connections: int = _setting(
-        8, "Postgres: connections that a process keeps open; as many more when it must", minimum=1
+        8, "Postgres: connections kept open, to catalog and indexes each; as many more when it must", minimum=1
     )
     reach_seconds: float = _setting(30.0, "Postgres: how long to wait for a server that is away", minimum=0)
     blobs: str = _setting(
