@@ -13,9 +13,11 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling, Scheduling
 
 from ragforge.adapters import weights
 from ragforge.testing.postgres import TemporaryPostgres
@@ -26,6 +28,7 @@ from tests.proof import PROVING, count, note_failure
 pytest.register_assert_rewrite("ragforge.testing.contracts")
 
 _IN_MEMORY = "ragforge-tests-"
+_BROWSER = "tests/browser/"
 _ROOM = 8 << 30
 """Bytes, several times what a whole run leaves in its temporary folders."""
 
@@ -109,6 +112,19 @@ def _hear_ctrl_c() -> None:
     tests of Ctrl-C would wait for nothing."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
+    """A file's tests follow each other, and share what they make. Those with a browser count as one file: two at once
+    wait for each other."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return _BROWSER if file.startswith(_BROWSER) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    return _ByFile(config, log)
 
 
 def pytest_collection_finish() -> None:

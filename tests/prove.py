@@ -44,7 +44,7 @@ def run(tests: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, PROVE: "1", PROOF: folder}
         pytest = [sys.executable, "-m", "pytest", "--timeout", "3600", *tests]
-        runs = (["-m", "alone"], ["-m", "not alone", "-n", "2", "--dist", "worksteal"])
+        runs = (["-m", "alone"], ["-m", "not alone", "-n", "2"])
         codes = [subprocess.run([*pytest, *run], cwd=ROOT, env=environment, check=False).returncode for run in runs]
         figures = {path.stem: json.loads(path.read_text()) for path in sorted(Path(folder).glob("*.json"))}
         told = Path(folder, FAILED)
