@@ -682,6 +682,10 @@ class Catalog(Protocol):
         """What other machines commit, as it happens; None where there is only this one."""
         ...
 
+    def now(self) -> datetime:
+        """The moment for all who share it, whatever time this machine has."""
+        ...
+
     def is_empty(self) -> bool: ...
     def identity(self) -> str:
         """By what it is known wherever it goes: moved or restored, it is still the same."""

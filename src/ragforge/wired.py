@@ -200,7 +200,7 @@ class Flows:
             ),
             Words(lexicon, query_words),
             lambda: Redactor(known_secrets(parts.settings, os.environ), IN_TEXTS),
-            utc_now,
+            parts.catalog.now,
             parts.settings.learn.embedder,
         )
 

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from ragforge import Ragforge
+from ragforge.domain.cancel import Cancel
 from ragforge.domain.lessons import CheckpointKind, EntryType, FoundLessons, Label, Lesson, Quality, Words
 from ragforge.errors import Conflict, NotFound, UserError
 from ragforge.operate.access import owner
 from ragforge.settings import load
+from ragforge.testing.postgres import TemporaryPostgres
 from ragforge.testing.shelf import scope_of
 from tests.forge import faults, places_of
 from tests.proof import count, record
@@ -40,9 +42,10 @@ def forge(tmp_path: Path) -> Iterator[Ragforge]:
         yield made
 
 
-def open_learning(workspace: Path) -> Ragforge:
+def open_learning(workspace: Path, **settings: object) -> Ragforge:
     """With the projects `one` and `two`, and the embedder that needs no weights."""
-    made = Ragforge.open(load(workspace, flags={"the test": {"learn.embedder": "wordllama"}}))
+    given = {"learn.embedder": "wordllama", **{name.replace("__", "."): value for name, value in settings.items()}}
+    made = Ragforge.open(load(workspace, flags={"the test": given}))
     for name in ("one", "two"):
         if name not in {project.slug for project in made.projects()}:
             made.create_project(name, embedder="wordllama")
@@ -431,6 +434,25 @@ def test_K8_a_clock_that_jumps_pauses_it(tmp_path: Path) -> None:
         assert len(forge.lessons.patterns(project="one")) == 1
         now += timedelta(hours=25)
         assert forge.lessons.prune().lessons == 1
+
+
+def test_K8_of_several_machines_one_with_a_wrong_clock_removes_nothing_early(
+    postgres: TemporaryPostgres, tmp_path: Path
+) -> None:
+    """Theirs take turns, so what each says has never stood for a day: the clock that all share decides."""
+    database = postgres.create()
+    now, ahead = datetime.now(UTC), timedelta(days=3)
+    with open_learning(tmp_path / "a", store__database_url=database) as right, pytest.MonkeyPatch.context() as patched:
+        with pytest.MonkeyPatch.context() as then:
+            then.setattr(right._parts.catalog, "_clock", lambda: now - timedelta(days=364))
+            learnt(right, 1)
+        for place in ("build", "wired"):
+            patched.setattr(f"ragforge.{place}.utc_now", lambda: datetime.now(UTC) + ahead)
+        with open_learning(tmp_path / "b", store__database_url=database) as wrong:
+            for forge in (right, wrong) * 4:
+                assert forge._flows.learn.prune(Cancel()).lessons == 0
+            assert len(right.lessons.patterns(project="one")) == 1
+    postgres.drop(database)
 
 
 # -- K9: from one project to another

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from ragforge.adapters.catalog.projects import SqlProjects
 from ragforge.adapters.catalog.querylog import SqlQueryLog
 from ragforge.adapters.catalog.texts import SqlProjectTexts
 from ragforge.adapters.catalog.tombstones import SqlTombstones
-from ragforge.adapters.catalog.unit import Session, milliseconds
+from ragforge.adapters.catalog.unit import SERVER_NOW, Session, milliseconds, moment
 from ragforge.adapters.locks import FileLock
 from ragforge.domain.access import Scope
 from ragforge.domain.archives import TableShape
@@ -83,11 +84,11 @@ class SqlUnit:
 
 
 class SqlCatalog:
-    def __init__(self, database: Database, clock: Clock, *, leases_by_server: bool = False) -> None:
-        """`leases_by_server`: how long a job is held is told by the database's clock, not by that of this machine."""
+    def __init__(self, database: Database, clock: Clock, *, by_server: bool = False) -> None:
+        """`by_server`: what machines must agree on goes by the database's clock: leases of jobs, and retention."""
         self._database = database
         self._clock = clock
-        self._leases_by_server = leases_by_server
+        self._by_server = by_server
         self.upgraded_from: Path | None = None
         """The backup that was made when an old workspace was upgraded on opening."""
 
@@ -111,7 +112,7 @@ class SqlCatalog:
     @classmethod
     def connect(cls, url: str, clock: Clock, connections: int = 8, reach_seconds: float = 30.0) -> SqlCatalog:
         """A catalog on a Postgres server."""
-        catalog = cls(Database.postgres(url, connections, reach_seconds), clock, leases_by_server=True)
+        catalog = cls(Database.postgres(url, connections, reach_seconds), clock, by_server=True)
         catalog._database.upgrade()
         return catalog
 
@@ -126,8 +127,14 @@ class SqlCatalog:
             yield self._unit(connection)
 
     def _unit(self, connection: sa.Connection) -> SqlUnit:
-        enter = self._database.enter
-        return SqlUnit(Session(connection, self._clock, enter, leases_by_server=self._leases_by_server))
+        return SqlUnit(Session(connection, self._clock, self._database.enter, by_server=self._by_server))
+
+    def now(self) -> datetime:
+        """The moment for all who share the catalog: on a server its own, whatever time this machine has."""
+        if not self._by_server:
+            return self._clock()
+        with self._database.read() as connection:
+            return moment(int(connection.execute(sa.select(SERVER_NOW)).scalar_one()))
 
     @contextlib.contextmanager
     def dumping(self, scope: Scope) -> Iterator[CatalogDump]:

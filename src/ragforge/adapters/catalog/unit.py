@@ -31,6 +31,8 @@ CHANNEL = "ragforge"
 KNOWLEDGE = "knowledge"
 """The counter that grows whenever an index of lessons must look again."""
 _SERVER_NOW = "CAST(extract(epoch FROM statement_timestamp()) * 1000 AS bigint)"
+SERVER_NOW: sa.ColumnElement[int] = sa.literal_column(_SERVER_NOW, sa.BigInteger)
+"""Postgres' own time."""
 _UPLOAD = "upload:"
 _BESIDE = re.compile(rf"^({_UPLOAD})?\d+//")
 
@@ -142,14 +144,17 @@ class Session:
         clock: Clock,
         wall: Callable[[Connection, str], None] | None = None,
         *,
-        leases_by_server: bool = False,
+        by_server: bool = False,
     ) -> None:
-        """`wall` tells the server of which projects the transaction is; without it, it is of all."""
+        """`wall` tells the server of which projects the transaction is; without it, it is of all.
+
+        `by_server`: leases go by the server's clock.
+        """
         self.connection = connection
         self.execute = connection.execute
         self._clock = clock
         self._wall = wall
-        self._leases_by_server = leases_by_server
+        self._by_server = by_server
         self._entered: frozenset[str] | bool | None = False
 
     @property
@@ -167,13 +172,11 @@ class Session:
 
     def lease_now(self) -> sa.ColumnElement[int]:
         """The moment by which leases are granted and judged: on a server its own, whatever time a machine has."""
-        if self._leases_by_server:
-            return sa.literal_column(_SERVER_NOW, sa.BigInteger)
-        return sa.literal(self.now(), sa.BigInteger)
+        return SERVER_NOW if self._by_server else sa.literal(self.now(), sa.BigInteger)
 
     def quick_lease_now(self) -> tuple[str, tuple[int, ...]]:
         """The same for `quick`: how it is written in a statement, and its values."""
-        return (_SERVER_NOW, ()) if self._leases_by_server else ("?", (self.now(),))
+        return (_SERVER_NOW, ()) if self._by_server else ("?", (self.now(),))
 
     def keys(self, table: Table, count: int) -> range:
         """`count` new keys. They are never given twice, not even after a deletion."""
