@@ -1416,7 +1416,7 @@ class Ragforge:
         from ragforge.work import KINDS
 
         keep_house = self._flows.learn.prune
-        duties = Duties(self.perform, self._alike, self._working, self._upkeep, self.inbox, keep_house)
+        duties = Duties(self.perform, self._alike, self._working, self._upkeep, self._flows.enqueue.begin, keep_house)
         uploads = threads or self.settings.server.uploads
         kinds: list[tuple[str, ...]] = [(UPLOAD,)] * uploads
         if uploads:  # files do not wait for what may take an hour
@@ -1466,7 +1466,6 @@ class Ragforge:
         first = jobs[0]
         if first.project is None:
             raise NotFound("the job belongs to no project")
-        self._flows.enqueue.require_here(jobs)
         with self._parts.catalog.read() as c:
             maker = c.jobs.maker(access.owner(), first.id)
             revoked = access.revoked(c, maker, jobs)

@@ -1,23 +1,27 @@
 """What each kind of job does: the work that servers and workers take on for those who asked.
 
 A handler gets the workspace in the scope of who asked, the project's slug and the claimed jobs: several only if they
-are done together. It yields what happens, and returns a result for each job: something that JSON can hold.
+are done together. It yields what happens, and returns a result for each job: something that JSON can hold, or why it
+has to wait.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from ragforge.domain.access import Clearance
 from ragforge.domain.cancel import Cancel
+from ragforge.domain.documents import Reason
 from ragforge.domain.evaluation import Run
 from ragforge.domain.lessons import CheckpointReport
 from ragforge.domain.library import UPLOAD, FileResult, Job, Labels, OwnProgress
 from ragforge.domain.retrieval import Tuning
 from ragforge.domain.strategy import Strategy
+from ragforge.errors import Busy, NotFound, UserError
 from ragforge.ingest.walk import Found
 
 if TYPE_CHECKING:
@@ -32,25 +36,50 @@ TOGETHER = 64
 
 
 def upload(forge: Ragforge, project: str, jobs: Sequence[Job], cancel: Cancel) -> Work:
-    """Take files of the inbox in. One that cannot be read is kept and told, as with `add`."""
-    files = [_found(forge, job.payload) for job in jobs]
-    brought_by = {file.shown: job.id for file, job in zip(files, jobs, strict=True)}
+    """Take files of the inbox in. One that cannot be parsed is kept and told, as with `add`; one whose bytes are not to
+    be had here was acknowledged all the same, so its job waits."""
+    found = {job.id: file for job in jobs if (file := _found(forge, project, job.payload))}
+    brought_by = {file.shown: job for job, file in found.items()}
     results: dict[str, FileResult] = {}
     labels = labels_of(jobs[0].payload)
-    for event in forge.taking_in(files, project=project, labels=labels, cancel=cancel, jobs=jobs):
+    here = [job for job in jobs if job.id in found]
+    for event in forge.taking_in([*found.values()], project=project, labels=labels, cancel=cancel, jobs=here):
         if isinstance(event, FileResult):
-            results[event.path] = event
+            results[brought_by[event.path]] = event
         yield replace(event, of=brought_by[event.of]) if isinstance(event, OwnProgress) else event
-    return [[asdict(results[file.shown])] for file in files]
+    return [_result(forge, job.payload, results.get(job.id)) for job in jobs]
 
 
-def _found(forge: Ragforge, payload: Mapping[str, Any]) -> Found:
-    path = forge.inbox().here(payload["inbox"])
-    try:
-        info = os.stat(path)
-    except FileNotFoundError:  # the reading of it says so
-        return Found(str(path), 0, 0, payload["name"])
-    return Found(str(path), info.st_size, info.st_mtime_ns, payload["name"])
+def _result(forge: Ragforge, payload: Mapping[str, Any], result: FileResult | None) -> object:
+    if result is not None and result.reason is not Reason.UNREADABLE:
+        return [asdict(result)]
+    place, machine = forge.inbox().place, payload.get("machine")
+    return Busy(
+        f"the bytes that were sent cannot be read in {place}, where they are expected: "
+        f"{result.message if result else 'they are not there'}"
+        + (f"; machine {machine} received them" if machine else ""),
+        hint="start ragforge worker on the machine that received them, or copy what is in its inbox there; to give the "
+        "file up, cancel the job",
+    )
+
+
+def _found(forge: Ragforge, project: str, payload: Mapping[str, Any]) -> Found | None:
+    name = payload["name"]
+    if path := forge.inbox().here(payload["inbox"]):
+        with suppress(FileNotFoundError):
+            info = os.stat(path)
+            return Found(str(path), info.st_size, info.st_mtime_ns, name)
+    return _published(forge, project, Found("", 0, 0, name), payload["sha256"])
+
+
+def _published(forge: Ragforge, project: str, file: Found, sha256: str) -> Found | None:
+    """The file as it was taken in, if it was: by a try of the same job that did not come to its end."""
+    with suppress(NotFound, UserError):
+        (document,) = forge.find([file.key], project=project)
+        for source in document.sources:
+            if (source.key, source.sha256) == (file.key, sha256):
+                return replace(file, size=source.size, mtime_ns=source.mtime_ns)
+    return None
 
 
 def labels_of(payload: Mapping[str, Any]) -> Labels | None:

@@ -249,14 +249,54 @@ def test_a_place_belongs_to_one_catalog(shared: Shared, postgres: TemporaryPostg
 
 
 def test_a_place_in_use_that_is_nobodys_yet_becomes_the_first_ones(shared: Shared, s3: TemporaryS3) -> None:
-    """As an older version left it."""
+    """As a version left it that marked none."""
+    shared.stored().put_back(f"owner/2026-01-01/{'0' * 32}", [b"of that version"])
+    with shared.machine("a") as a:
+        a.add(fill(shared.folder / "docs", 1), project="p")
+    assert len(unmark(shared, s3)) == 16
+
+
+def test_a_place_without_the_mark_that_was_left_there_is_refused_until_a_person_says_so(
+    shared: Shared, s3: TemporaryS3
+) -> None:
     files = fill(shared.folder / "docs", 2)
     with shared.machine("a") as a:
         a.add(files[:1], project="p")
     marker = unmark(shared, s3)
     with shared.machine("b") as b:
-        b.add(files[1:], project="p")
-    assert unmark(shared, s3) == marker and len(marker) == 16
+        with pytest.raises(Unreachable, match="is not mounted, or was emptied") as told:
+            b.add(files[1:], project="p")
+        assert marker in told.value.hint and len(b.documents(project="p")) == 1
+        (found,) = [each for each in b.doctor() if each.subject == "stored files"]
+        assert not found.ok and "not mounted" in found.detail and marker in found.hint
+        mark(shared, s3, f"{marker}\n")
+        assert not b.add(files[1:], project="p").failed and faults(b) == []
+
+
+def test_another_place_is_claimed_by_naming_it(shared: Shared, s3: TemporaryS3, tmp_path: Path) -> None:
+    files = fill(shared.folder / "docs", 2)
+    with shared.machine("a") as a:
+        a.add(files[:1], project="p")
+    with shared.machine("a", store__blobs=str(tmp_path)) as a:
+        a.add(files[1:], project="p")
+    assert (tmp_path / "ragforge-catalog").read_text() == unmark(shared, s3)
+
+
+def test_a_backup_is_restored_to_the_place_that_was_lost(
+    shared: Shared, s3: TemporaryS3, postgres: TemporaryPostgres, tmp_path: Path
+) -> None:
+    with shared.machine("a") as a:
+        a.add(fill(shared.folder / "docs", 2), project="p")
+        a.backup(tmp_path / "backup.zip")
+    unmark(shared, s3)
+    database = postgres.create()
+    flags = {name.replace("__", "."): value for name, value in shared.settings.items()}
+    settings = load(tmp_path / "again", flags={"the test": flags | {"store.database_url": database}})
+    list(Ragforge.restoring(tmp_path / "backup.zip", settings))
+    with open_forge(tmp_path / "again", **(shared.settings | {"store__database_url": database})) as again:
+        again.add(fill(tmp_path / "more", 3), project="p")
+        assert faults(again) == []
+    postgres.drop(database)
 
 
 def unmark(shared: Shared, s3: TemporaryS3) -> str:
@@ -266,11 +306,23 @@ def unmark(shared: Shared, s3: TemporaryS3) -> str:
         told = path.read_text()
         path.unlink()
         return told
-    bucket, _, folder = shared.blobs.removeprefix("s3://").partition("/")
-    where = {"Bucket": bucket, "Key": f"{folder}/ragforge-catalog"}
+    where = _mark_in_bucket(shared)
     answer = s3.client.get_object(**where)["Body"].read().decode()
     s3.client.delete_object(**where)
     return str(answer)
+
+
+def mark(shared: Shared, s3: TemporaryS3, text: str) -> None:
+    """As a person does."""
+    if shared.blobs.startswith("s3:"):
+        s3.client.put_object(**_mark_in_bucket(shared), Body=text.encode())
+    else:
+        (Path(shared.blobs) / "ragforge-catalog").write_text(text)
+
+
+def _mark_in_bucket(shared: Shared) -> dict[str, str]:
+    bucket, _, folder = shared.blobs.removeprefix("s3://").partition("/")
+    return {"Bucket": bucket, "Key": f"{folder}/ragforge-catalog"}
 
 
 def test_a_catalog_that_moved_or_was_restored_keeps_its_place(

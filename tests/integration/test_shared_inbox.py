@@ -57,6 +57,11 @@ def received(inbox: SharedInbox, data: bytes) -> Received:
         return receiving.keep()
 
 
+def fetched(inbox: SharedInbox, name: str) -> bytes | None:
+    path = inbox.here(name)
+    return path.read_bytes() if path else None
+
+
 def files_of(inbox: SharedInbox) -> set[str]:
     return {path.name for path in inbox.path("0" * 32).parent.iterdir()} - {"lock"}
 
@@ -77,7 +82,7 @@ def test_what_one_machine_receives_another_reads(s3: TemporaryS3, place: tuple[s
     for number, each in enumerate(uploads):
         with there.read(each.inbox) as file:
             assert file.read() == f"bytes {number}".encode() * 1_000
-        assert there.here(each.inbox).read_bytes() == f"bytes {number}".encode() * 1_000
+        assert fetched(there, each.inbox) == f"bytes {number}".encode() * 1_000
     assert files_of(there) == {each.inbox for each in uploads}
     for each in uploads:
         there.remove(each.inbox)
@@ -85,7 +90,7 @@ def test_what_one_machine_receives_another_reads(s3: TemporaryS3, place: tuple[s
     assert files_of(there) == waiting(s3, place) == set()
     with pytest.raises(FileNotFoundError):
         here.read(uploads[0].inbox)
-    assert not here.here(uploads[0].inbox).exists()
+    assert here.here(uploads[0].inbox) is None
 
 
 def test_what_cannot_be_sent_on_is_not_acknowledged(tmp_path: Path, new_inbox: NewInbox) -> None:
@@ -123,14 +128,19 @@ def test_only_what_nobody_needs_for_a_day_is_swept(
     assert waiting(s3, place) == {needed.inbox}
 
 
-def test_what_was_received_before_it_was_shared_is_still_there(tmp_path: Path, new_inbox: NewInbox) -> None:
+def test_what_was_received_before_it_was_shared_is_sent_on(
+    s3: TemporaryS3, place: tuple[str, str], tmp_path: Path, new_inbox: NewInbox
+) -> None:
     """Acknowledged by a server whose settings named no storage for all."""
     name = "a" * 32
     folder = tmp_path / "a" / "inbox"
     folder.mkdir(parents=True)
     (folder / name).write_bytes(b"waits")
+    new_inbox("a", name, url=nobody()).close()
+    assert (folder / name).read_bytes() == b"waits"
     inbox = new_inbox("a", name)
-    assert inbox.here(name).read_bytes() == b"waits"
+    assert waiting(s3, place) == {name} and files_of(inbox) == set()
+    assert fetched(new_inbox("b", name), name) == fetched(inbox, name) == b"waits"
     with inbox.read(name) as file:
         assert file.read() == b"waits"
 
@@ -148,7 +158,7 @@ def test_what_is_put_back_waits_for_all(s3: TemporaryS3, place: tuple[str, str],
     for data in (b"old", b"new"):
         here.put_back(name, iter((data[:1], data[1:])))
     assert files_of(here) == set() and waiting(s3, place) == {name}
-    assert there.here(name).read_bytes() == b"new"
+    assert fetched(there, name) == b"new"
 
 
 def test_a_fetch_that_fails_leaves_no_half_file(s3: TemporaryS3, new_inbox: NewInbox) -> None:

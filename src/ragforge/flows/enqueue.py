@@ -6,6 +6,7 @@ received, durable -> a job for each, all or none -> the bell rings -> a worker â
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,12 +14,14 @@ from typing import Any
 
 from ragforge.domain.access import Scope
 from ragforge.domain.library import UPLOAD, Job, JobState, JobTerms, Labels, Priority, Project
-from ragforge.errors import Busy, Conflict, NotAllowed
+from ragforge.errors import Conflict, NotAllowed, Unreachable
 from ragforge.ingest.accept import upload_name
 from ragforge.operate.access import require_clearance
 from ragforge.operate.inbox import Inbox, Received
 from ragforge.operate.jobs import Bell
 from ragforge.ports import Catalog
+
+log = logging.getLogger("ragforge.inbox")
 
 _WHOLE = ("rebuild", "reindex")
 """What is done to all of a project."""
@@ -69,6 +72,13 @@ class Enqueue:
         self.inbox.open(self._needed)
         return self.inbox
 
+    def begin(self) -> None:
+        """The same for a worker: where that place is away, uploads wait for it, and other work goes on."""
+        try:
+            self.open_inbox()
+        except Unreachable as away:
+            log.warning("uploads wait: %s; %s", away.message, away.hint)
+
     def uploads(
         self,
         scope: Scope,
@@ -79,30 +89,22 @@ class Enqueue:
         priority: Priority = Priority.NORMAL,
     ) -> list[Job]:
         """A job for each file that was received, all or none. From now on they survive everything."""
-        inbox = self.open_inbox()
+        inbox, may_be_asked = self.open_inbox(), False
         try:
             if labels is not None and labels.confidentiality > scope.clearance:
                 raise NotAllowed("that is more confidential than your key reaches", hint="choose a lower one")
             inbox.sync([file.inbox for file in files])
+            may_be_asked = True
             jobs = self(scope, slug, UPLOAD, [self._payload(file, labels) for file in files], key, priority)
-        except BaseException:
-            for file in files:
-                inbox.remove(file.inbox)
+        except BaseException as problem:
+            if not (may_be_asked and isinstance(problem, Unreachable)):  # the jobs may be there: else they are swept
+                for file in files:
+                    inbox.remove(file.inbox)
             raise
         for file, job in zip(files, jobs, strict=True):
             if job.payload["inbox"] != file.inbox:  # it was sent before
                 inbox.remove(file.inbox)
         return jobs
-
-    def require_here(self, jobs: Sequence[Job]) -> None:
-        """What another machine received, and keeps for itself, is for that one to take in: it is not lost."""
-        for job in jobs:
-            machine = job.payload.get("machine", self.machine)
-            if machine != self.machine and not self.inbox.path(job.payload["inbox"]).exists():
-                raise Busy(
-                    "the file waits on another machine, where it was received",
-                    hint="set store.blobs to what all machines reach, or let that one take files in",
-                )
 
     def ended(self, jobs: Sequence[Job]) -> None:
         """Without having been begun: what was received for them goes, and whoever waits for them is told."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,11 +14,13 @@ from pathlib import Path
 from ragforge.domain.access import Scope
 from ragforge.domain.discovery import LONGEST_ORG_CONTEXT
 from ragforge.domain.library import Finding, Project, Status
-from ragforge.errors import NotAllowed, UserError
+from ragforge.errors import NotAllowed, Unreachable, UserError
 from ragforge.flows.follow import Follow
 from ragforge.flows.recollect import unembedded
 from ragforge.ingest.state_file import UNFINISHED, project_state, state_text, write_if_changed
 from ragforge.ports import BlobStore, Catalog
+
+log = logging.getLogger("ragforge.reconcile")
 
 ORG_CONTEXT_FILE = "context.md"
 """Lies beside `project_state.json`, where a person put it."""
@@ -84,7 +87,10 @@ class Reconcile:
 
         Vectors stay: the next try need not embed them again. `sweep_vectors` follows when it is done.
         """
-        self.remove_stray_blobs(scope)
+        try:
+            self.remove_stray_blobs(scope)
+        except Unreachable as away:  # it keeps nobody from other work; `check` finds them
+            log.warning("stored files that nobody needs were not looked for: %s", away.message)
         for unfinished in self.workspace.glob(f"projects/*/*{UNFINISHED}"):
             unfinished.unlink(missing_ok=True)
         self.follow.tidy()

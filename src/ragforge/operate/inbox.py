@@ -1,7 +1,9 @@
 """Where uploads wait: each a file with a random name, durable before anybody is told that it was taken.
 
 A client's file name is never part of a path. What no job needs is swept when a server starts and nobody else receives.
-Other machines are not seen to receive: where they may, only what is older than a day is swept.
+Other machines are not seen to receive: where they may, only what is older than a day is swept. Another catalog, which a
+setting may name for the same folder, knows none of our jobs. So a file's name begins with the word by which its catalog
+is known, and each sweeps its own.
 """
 
 from __future__ import annotations
@@ -18,11 +20,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from io import BufferedReader
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from ragforge.durable import sync
 from ragforge.errors import DiskFull, StoreError, Unreachable, cannot_write
@@ -60,9 +63,16 @@ class Inbox:
         *,
         shared: bool = False,
         claim: Callable[[], None] = lambda: None,
+        catalog: Callable[[], str] = lambda: "",
+        former: Path | None = None,
     ) -> None:
-        """`claim` raises if the folder is another catalog's."""
+        """`claim` raises if the folder is another catalog's, or not there; `catalog` tells by what ours is known.
+
+        What this machine received before the settings named this folder still waits in `former`.
+        """
         self._claim = claim
+        self._catalog = catalog
+        self._former = former
         self._folder = folder
         self._new_lock = new_lock
         self._rest_seconds = _REST.total_seconds() if shared else 0.0
@@ -75,6 +85,7 @@ class Inbox:
             if self._receiving is not None:
                 return
             self._claim()
+            self._gather(needed)
             with self.alone() as alone:
                 if alone:
                     self._sweep(needed())
@@ -104,10 +115,35 @@ class Inbox:
                 self._receiving.release()
                 self._receiving = None
 
+    def _gather(self, needed: Callable[[], Collection[str]]) -> None:
+        """What waits in the former folder is brought to where all reach it."""
+        if self._former is None or not (left := [*filter(_NAME.fullmatch, _names_in(self._former))]):
+            return
+        self._make()
+        if self._former.samefile(self._folder):
+            return
+        for name in set(needed()).intersection(left):
+            try:
+                with (self._former / name).open("rb") as file:
+                    self._copy(file, self.path(name))
+                sync(self._folder)
+                (self._former / name).unlink(missing_ok=True)
+            except FileNotFoundError:  # another process does the same
+                continue
+            except (OSError, StoreError) as problem:
+                log.warning("%s still waits in %s, where only this machine reaches it: %s", name, self._former, problem)
+
     def _sweep(self, needed: Collection[str]) -> None:
         for path in self._folder.iterdir():
-            if _NAME.fullmatch(path.name) and path.name not in needed and self._is_left(path):
+            if self._is_own(path.name) and path.name not in needed and self._is_left(path):
                 path.unlink(missing_ok=True)
+
+    def _is_own(self, name: str) -> bool:
+        return _NAME.fullmatch(name) is not None and name.startswith(self._word)
+
+    @cached_property
+    def _word(self) -> str:
+        return self._catalog()
 
     def _is_left(self, path: Path) -> bool:
         if not self._rest_seconds:
@@ -118,13 +154,14 @@ class Inbox:
 
     def receive(self, name: str) -> Receiving:
         """A new file to write to, while the disk has room for more than what waits here."""
+        self._claim()
         try:
             free = shutil.disk_usage(self._folder).free
         except OSError as problem:
             raise cannot_write(self._folder, problem) from problem
         if free < ROOM_BYTES:
             raise DiskFull("the disk is almost full; nothing was lost", hint="free some space and try again")
-        return Receiving(self._folder / secrets.token_hex(16), name)
+        return Receiving(self._folder / (self._word + secrets.token_hex(16))[:32], name)
 
     def put_back(self, inbox: str, pieces: Iterable[bytes]) -> None:
         """From a backup, under the name it had there. Durable after `sync`."""
@@ -140,18 +177,40 @@ class Inbox:
             raise StoreError(f"not an upload's name: {inbox!r}")
         return self._folder / inbox
 
-    def here(self, inbox: str) -> Path:
-        """The file as one of this machine; if it is not there, where it would be."""
-        return self.path(inbox)
+    @property
+    def place(self) -> str:
+        """Where what was acknowledged waits."""
+        return str(self._folder)
+
+    def here(self, inbox: str) -> Path | None:
+        """The file as one of this machine; None if it is not to be had here. Raises if the place is not."""
+        if found := next((path for path in self._paths(inbox) if path.exists()), None):
+            return found
+        self._claim()
+        return None
 
     def read(self, inbox: str) -> BufferedReader:
-        return self.path(inbox).open("rb")
+        return (self.here(inbox) or self.path(inbox)).open("rb")
 
     def remove(self, inbox: str) -> None:
-        try:
-            self.path(inbox).unlink(missing_ok=True)
-        except OSError as problem:
-            raise cannot_write(self._folder, problem) from problem
+        for path in self._paths(inbox):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as problem:
+                raise cannot_write(path.parent, problem) from problem
+
+    def _paths(self, inbox: str) -> Iterator[Path]:
+        """Where it may be on this machine."""
+        yield self.path(inbox)
+        if self._former is not None:
+            yield self._former / inbox
+
+    def _copy(self, file: BinaryIO, path: Path) -> None:
+        """Nobody sees it under its name before it is whole."""
+        with self.receive("") as receiving:
+            while piece := file.read(_PIECE):
+                receiving.write(piece)
+            receiving.keep_as(path)
 
     def sync(self, received: Collection[str] = ()) -> None:
         """What was received survives everything: the names of the files are durable too."""
@@ -165,18 +224,26 @@ class SharedInbox(Inbox):
     """Uploads that wait where all machines reach them. The folder holds what is being received, and what is read."""
 
     def __init__(
-        self, folder: Path, new_lock: Callable[[Path], ProcessLock], uploads: UploadStore, clock: Clock
+        self,
+        folder: Path,
+        new_lock: Callable[[Path], ProcessLock],
+        uploads: UploadStore,
+        clock: Clock,
+        *,
+        catalog: Callable[[], str] = lambda: "",
     ) -> None:
-        super().__init__(folder, new_lock)
+        super().__init__(folder, new_lock, catalog=catalog)
         self._uploads = uploads
         self._clock = clock
         self._unremoved: set[str] = set()
 
     def _sweep(self, needed: Collection[str]) -> None:
+        """Beforehand what was received here while the settings named no place for all is sent on."""
         super()._sweep(needed)
         try:
+            self.sync([name for name in _names_in(self._folder) if name in needed])
             for name in list(self._uploads.before(self._clock() - _REST)):
-                if _NAME.fullmatch(name) and name not in needed:
+                if self._is_own(name) and name not in needed:
                     self._uploads.remove(name)
         except Unreachable as away:
             log.warning("uploads that nobody needs were not looked for: %s", away.message)
@@ -199,16 +266,19 @@ class SharedInbox(Inbox):
         super().put_back(inbox, pieces)
         self._send(inbox)
 
-    def here(self, inbox: str) -> Path:
+    @property
+    def place(self) -> str:
+        return str(self._uploads)
+
+    def here(self, inbox: str) -> Path | None:
         path = self.path(inbox)
         if path.exists():
             return path
         self._make()
-        with suppress(FileNotFoundError), self._uploads.open(inbox) as file, self.receive("") as fetching:
-            while piece := file.read(_PIECE):
-                fetching.write(piece)
-            fetching.keep_as(path)
-        return path
+        with suppress(FileNotFoundError), self._uploads.open(inbox) as file:
+            self._copy(file, path)
+            return path
+        return None
 
     def read(self, inbox: str) -> BufferedReader:
         path = self.path(inbox)
@@ -284,3 +354,11 @@ class Receiving:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         if self._kept is None:
             self.discard()
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Nothing where there is no such folder yet."""
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []

@@ -79,7 +79,7 @@ class JobRunner:
         """Do the work of claimed jobs, which gives a result for each. Whatever happens, it ends in the catalog.
 
         done; failed; back in the queue: with a strike if the work broke, without one if it was stopped, or if there
-        is no room or no service just now. Only a stop is raised.
+        is no room or no service just now. Only a stop is raised. A result that is `Busy` puts its job back alone.
         """
         results: Sequence[object] = ()
         problem: BaseException | None = None
@@ -106,16 +106,32 @@ class JobRunner:
     def _say_end(
         self, scope: Scope, jobs: Sequence[Job], results: Sequence[object], problem: BaseException | None
     ) -> None:
+        if problem is None:
+            self._say_done(scope, jobs, results)
+            return
         with self.catalog.write() as c:
-            if problem is None:
-                c.jobs.finish(scope, jobs, results=results)
-            elif isinstance(problem, Cancelled | GeneratorExit):
+            if isinstance(problem, Cancelled | GeneratorExit):
                 c.jobs.release(scope, jobs)
             elif _is_passing(problem):
-                c.jobs.release(scope, jobs, _reason(problem), _WAIT_SECONDS)
+                c.jobs.release(scope, jobs, _reason(problem), _WAIT_SECONDS, _hint(problem))
             else:
                 retry = _is_worth_a_try(problem) or len(jobs) > 1  # next time each alone, to see whose fault it is
                 c.jobs.finish(scope, jobs, _reason(problem), retry=retry, hint=_hint(problem))
+
+    def _say_done(self, scope: Scope, jobs: Sequence[Job], results: Sequence[object]) -> None:
+        """Some may have to wait all the same: each for a reason of its own, so nobody else with it."""
+        done: list[tuple[Job, object]] = []
+        waiting: dict[tuple[str, str], list[Job]] = {}
+        for job, result in zip(jobs, results, strict=True):
+            if isinstance(result, Busy):
+                waiting.setdefault((result.message, result.hint), []).append(job)
+            else:
+                done.append((job, result))
+        with self.catalog.write() as c:
+            c.jobs.finish(scope, [job for job, _ in done], results=[result for _, result in done])
+        for (message, hint), those in waiting.items():  # one after the other, as all who lock jobs lock them in order
+            with self.catalog.write() as c:
+                c.jobs.release(scope, those, message, _WAIT_SECONDS, hint)
 
     def _told(
         self, scope: Scope, jobs: Sequence[Job], events: Iterator[Event], cancel: Cancel

@@ -1,4 +1,8 @@
-"""A place for files belongs to one catalog: two would clear away what only the other one knows."""
+"""A place for files belongs to one catalog: two would clear away what only the other one knows.
+
+The catalog leaves a mark in the place, and remembers that it did: where the mark is missing later, that is another
+folder, the one on which a share is to be mounted, or what was in it is gone.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Protocol
 
-from ragforge.errors import StoreError
+from ragforge.errors import StoreError, Unreachable
 
 MARKER = "ragforge-catalog"
 """What lies in the place and says whose it is."""
@@ -23,30 +27,61 @@ class Marks(Protocol):
         """What stands under the name: the text, if nothing did. Of many who come at once, one is the first."""
         ...
 
+    def is_marked(self, name: str) -> bool:
+        """Whether something still stands under the name, where the place could have gone since: a look that costs
+        next to nothing."""
+        ...
+
+
+class Claimant(Protocol):
+    """A catalog, as far as it uses the place."""
+
+    def identity(self) -> str: ...
+    def has_claimed(self, place: str) -> bool: ...
+    def note_claim(self, place: str) -> None: ...
+
 
 class Claim:
-    """Made before something is stored or listed there, once in a process. Reading needs none."""
+    """Made before something is stored or listed there. Reading needs none."""
 
-    def __init__(self, place: str, marks: Marks, identity: Callable[[], str] | None = None) -> None:
-        """`identity` tells by what the catalog is known that uses the place."""
+    def __init__(self, place: str, marks: Marks, catalog: Callable[[], Claimant] | None = None) -> None:
+        """`catalog` is that which uses the place; without one nothing is claimed."""
         self._place = place
         self._marks = marks
-        self._identity = identity
+        self._catalog = catalog
         self._is_held = False
         self._lock = Lock()
 
     def __call__(self) -> None:
-        if self._is_held or self._identity is None:
+        if self._catalog is None or (self._is_held and self._marks.is_marked(MARKER)):
             return
         with self._lock:
-            if not self._is_held:
-                mine = self._identity()
-                self._require(mine, self._marks.marked(MARKER) or self._marks.mark(MARKER, mine))
-                self._is_held = True
+            catalog = self._catalog()
+            mine, is_known = catalog.identity(), catalog.has_claimed(self._place)
+            self._require(mine, self._marked(mine, is_known) or self._marks.mark(MARKER, mine))
+            if not is_known:
+                catalog.note_claim(self._place)
+            self._is_held = True
+
+    def look(self) -> None:
+        """Raises if it was claimed, and is not that place any more. Claims nothing."""
+        if self._catalog is not None and (catalog := self._catalog()).has_claimed(self._place):
+            mine = catalog.identity()
+            self._require(mine, self._marked(mine, is_known=True))
 
     def require_free(self, identity: str) -> None:
         """Raises if it is not free for this catalog, and leaves it as it is."""
-        self._require(identity, self._marks.marked(MARKER) or identity)
+        self._require(identity, self._marked(identity, is_known=False) or identity)
+
+    def _marked(self, mine: str, is_known: bool) -> str:
+        """Whose it is, as it says itself; empty if it is nobody's yet."""
+        holder = self._marks.marked(MARKER).strip()  # a person may have written it
+        if is_known and not holder:
+            raise Unreachable(
+                f"{self._place} is not mounted, or was emptied: it has no file {MARKER}, which was left there",
+                hint=f"mount it; if it was emptied or moved on purpose, write {mine} into a file {MARKER} there",
+            )
+        return holder
 
     def _require(self, mine: str, holder: str) -> None:
         if holder != mine:

@@ -22,13 +22,20 @@ _PIECE = 1 << 20
 
 class FolderBlobs:
     def __init__(
-        self, root: Path, clock: Clock, *, shared: bool = False, claim: Callable[[], None] = lambda: None
+        self,
+        root: Path,
+        clock: Clock,
+        *,
+        shared: bool = False,
+        claim: Callable[[], None] = lambda: None,
+        look: Callable[[], None] = lambda: None,
     ) -> None:
-        """`claim` raises if the place is another catalog's."""
+        """`claim` raises if the place is another catalog's, and as `look` does if it is not there any more."""
         self._root = root
         self._clock = clock
         self._shared = shared
         self._claim = claim
+        self._look = look
         self._unsynced: deque[Path] = deque()
         self._syncing = Lock()
 
@@ -82,7 +89,9 @@ class FolderBlobs:
         """Delete the bytes, and folders that are empty then. Absent is fine: removing may be repeated."""
         path = self._path(key)
         try:
-            path.unlink(missing_ok=True)
+            path.unlink()
+        except FileNotFoundError:
+            self._look()  # where a share is not mounted, nothing is removed by looking for it
         except OSError as problem:
             raise cannot_write(path, problem) from problem
         for folder in (path.parent, path.parent.parent):
@@ -116,7 +125,7 @@ class FolderBlobs:
         yield from filter(is_key, names)
 
     def reach(self) -> None:
-        """Look into the folder: it may be a share that is not mounted any more."""
+        """Look into the folder: it may be a share whose server does not answer."""
         try:
             with os.scandir(self._root) as inside:
                 next(inside, None)
@@ -160,6 +169,10 @@ class FolderMarks:
         finally:
             own.unlink(missing_ok=True)
         return self.marked(name)
+
+    def is_marked(self, name: str) -> bool:
+        """Whether something still stands under the name: a share can be unmounted at any moment."""
+        return os.path.exists(self._folder / name)
 
 
 def _name_it(own: Path, path: Path) -> None:

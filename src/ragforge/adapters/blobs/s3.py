@@ -157,6 +157,10 @@ class Bucket:
             return file.read().decode(errors="replace")
         return ""
 
+    def is_marked(self, name: str) -> bool:
+        """A bucket does not become another one while it is used."""
+        return True
+
     def remove(self, name: str) -> str:
         """All versions that the bucket keeps of it. Returns what stays all the same, and why."""
         answer = self._delete(name)
@@ -342,6 +346,9 @@ class S3Uploads:
     def __init__(self, bucket: Bucket, claim: Callable[[], None] = lambda: None) -> None:
         self._bucket = bucket
         self._claim = claim
+
+    def __str__(self) -> str:
+        return f"{self._bucket}/{_INBOX}"
 
     def put(self, name: str, file: BinaryIO) -> None:
         self._claim()

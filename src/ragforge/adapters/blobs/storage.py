@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ragforge.adapters.blobs.claim import Claim
+from ragforge.adapters.blobs.claim import Claim, Claimant
 from ragforge.adapters.blobs.folder import FolderBlobs, FolderMarks
 from ragforge.errors import StoreError, UserError
 from ragforge.ports import BlobStore, Clock, UploadStore
@@ -28,26 +28,37 @@ class Storage:
     close: Callable[[], None] = lambda: None
     claim: Claim | None = None
     """That it belongs to one catalog, where others could name it too."""
+    former_inbox: Path | None = None
+    """Where uploads waited on this machine before the settings named a folder."""
+
+    def reach(self) -> None:
+        """Raises if it does not answer, or is not the place any more that it was."""
+        self.blobs.reach()
+        if self.claim is not None:
+            self.claim.look()
 
 
-def storage(place: str, url: str, workspace: Path, clock: Clock, identity: Callable[[], str] | None = None) -> Storage:
-    """What the settings `store.blobs` and `store.blobs_url` name. `identity`: by what its catalog is known."""
+def storage(
+    place: str, url: str, workspace: Path, clock: Clock, catalog: Callable[[], Claimant] | None = None
+) -> Storage:
+    """What the settings `store.blobs` and `store.blobs_url` name. `catalog`: that whose files are kept there."""
     if not place:
         return Storage(FolderBlobs(workspace / "uploads", clock), workspace / "inbox")
     if found := _BUCKET.fullmatch(place):
-        return _in_bucket(found[1], found[2], url, workspace, clock, identity)
+        return _in_bucket(found[1], found[2], url, workspace, clock, catalog)
     folder = _folder(place)
-    claim = Claim(str(folder), FolderMarks(folder), identity)
-    return Storage(FolderBlobs(folder, clock, shared=True, claim=claim), folder / "inbox", claim=claim)
+    claim = Claim(str(folder), FolderMarks(folder), catalog)
+    blobs = FolderBlobs(folder, clock, shared=True, claim=claim, look=claim.look)
+    return Storage(blobs, folder / "inbox", claim=claim, former_inbox=workspace / "inbox")
 
 
 def _in_bucket(
-    name: str, folder: str, url: str, workspace: Path, clock: Clock, identity: Callable[[], str] | None
+    name: str, folder: str, url: str, workspace: Path, clock: Clock, catalog: Callable[[], Claimant] | None
 ) -> Storage:
     from ragforge.adapters.blobs.s3 import Bucket, S3Blobs, S3Uploads
 
     bucket = Bucket(name, folder, url)
-    claim = Claim(str(bucket), bucket, identity)
+    claim = Claim(str(bucket), bucket, catalog)
     blobs, uploads = S3Blobs(bucket, clock, claim), S3Uploads(bucket, claim)
     return Storage(blobs, workspace / "inbox", uploads, bucket.close, claim)
 

@@ -183,6 +183,20 @@ class SqlCatalog:
         with self._database.write() as connection:
             return identity(Session(connection, self._clock))
 
+    def has_claimed(self, place: str) -> bool:
+        """Whether it has left its mark where files are kept: a place without it is not that one."""
+        from ragforge.adapters.catalog.identity import has_claimed
+
+        with self._database.read() as connection:
+            return has_claimed(Session(connection, self._clock), place)
+
+    def note_claim(self, place: str) -> None:
+        """From now on its mark is expected there."""
+        from ragforge.adapters.catalog.identity import note_claim
+
+        with self._database.write() as connection:
+            note_claim(Session(connection, self._clock), place)
+
     def flush(self) -> bool:
         """Leave nothing behind in the write-ahead log. False while a reader still needs it."""
         return self._database.checkpoint()

@@ -17,7 +17,7 @@ from ragforge.adapters.catalog import tables as t
 from ragforge.adapters.catalog.catalog import SqlUnit
 from ragforge.adapters.catalog.conversations import remove_conversation, remove_turn
 from ragforge.adapters.catalog.database import HEAD, Database
-from ragforge.adapters.catalog.identity import known_identity
+from ragforge.adapters.catalog.identity import IS_CLAIM, known_identity
 from ragforge.adapters.catalog.jobs import KEPT_MILLISECONDS, waiting_uploads
 from ragforge.adapters.catalog.querylog import remove_questions
 from ragforge.adapters.catalog.unit import Session, batches, milliseconds
@@ -58,6 +58,8 @@ class SqlDump:
         source = t.metadata.tables[table]
         binary = _shape(source).binary
         wanted = waiting_uploads() if source is t.jobs else sa.select(source)  # other work is of those who are at it
+        if source is t.counters:
+            wanted = wanted.where(~IS_CLAIM)
         found = self._connection.execution_options(yield_per=_ROWS).execute(
             wanted.order_by(*source.primary_key.columns)
         )

@@ -261,14 +261,16 @@ class SqlJobs:
                 self._close([row], JobState.QUARANTINED if retry else JobState.FAILED, error, hint=hint)
         self._close(done, JobState.DONE, "", results={row.ord: given[row.id] for row in done if row.id in given})
 
-    def release(self, scope: Scope, jobs: Sequence[Job], error: str = "", delay_seconds: float = 0.0) -> None:
+    def release(
+        self, scope: Scope, jobs: Sequence[Job], error: str = "", delay_seconds: float = 0.0, hint: str = ""
+    ) -> None:
         """Back to the queue, as if they had not been begun: their worker stops, or cannot work just now."""
         rows = self._held_rows(scope, jobs)
         back = [row for row in rows if not row.cancel_requested]
         for row in rows:
             if row.cancel_requested:
                 self._close([row], JobState.CANCELLED, row.error)
-        self._close(back, JobState.QUEUED, error, rest=int(delay_seconds * 1000) or None)
+        self._close(back, JobState.QUEUED, error, hint=hint, rest=int(delay_seconds * 1000) or None)
         never = sa.case((t.jobs.c.attempts > 0, t.jobs.c.attempts - 1), else_=0)
         self._session.execute(sa.update(t.jobs).where(_among(back)).values(attempts=never))
 

@@ -104,12 +104,12 @@ async def upload(
         with Form(inbox.receive, content_type) if is_form else Raw(inbox.receive, name) as parts:
             await _received(request, parts)
             labels = labels_of(parts.fields, caller.principal.scope.clearance)
+            parts.accepted = True  # from here on the engine knows which of them are needed
             jobs = await _in_thread(
                 lambda: caller.forge.accept_uploads(
                     parts.received, project=project, labels=labels, key=idempotency_key, priority=priority
                 )
             )
-            parts.accepted = True
     except ClientDisconnect:
         return Response(status_code=400)  # nobody reads it
     return await answered(caller, jobs, wait)
