@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -73,14 +72,6 @@ class Checksum:
     @property
     def copied(self) -> Copied:
         return Copied(self._rows, self._digest.hex())
-
-
-def checksum(rows: Iterable[CatalogRow]) -> Copied:
-    """Of a whole table."""
-    over = Checksum()
-    for row in rows:
-        over.add(row)
-    return over.copied
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,18 +192,11 @@ class Migrate:
         self, target: CatalogTarget, tables: Mapping[str, Copied], cancel: Cancel
     ) -> Generator[Progress, None, None]:
         """Read back all that is there. Raises what differs; the next run then begins anew."""
-        done, total = 0, sum(each.rows for each in tables.values())
-        differing = []
+        reading, differing = _Reading("verifying", tables, cancel), []
         for table, copied in tables.items():
-            checksum = Checksum()
-            for row in target.rows(table):
-                checksum.add(row)
-                done += 1
-                if done % _EVERY == 0:
-                    cancel.check()
-                    yield Progress("verifying", done, total)
-            if checksum.copied != copied:
-                differing.append(f"{table} ({copied.rows:,} rows here, {checksum.copied.rows:,} there)")
+            found = yield from reading.checksum(target.rows(table))
+            if found != copied:
+                differing.append(f"{table} ({copied.rows:,} rows here, {found.rows:,} there)")
         if differing:
             target.note(TargetState.DIFFERS)
             raise CorruptStore(
@@ -267,18 +260,31 @@ class _Moved:
     notices: tuple[str, ...]
 
 
+class _Reading:
+    """Tables that are read again, and how far that is."""
+
+    def __init__(self, stage: str, tables: Mapping[str, Copied], cancel: Cancel) -> None:
+        self._stage = stage
+        self._done, self._total = 0, sum(each.rows for each in tables.values())
+        self._cancel = cancel
+
+    def checksum(self, rows: Iterable[CatalogRow]) -> Generator[Progress, None, Copied]:
+        """Of the next table."""
+        over = Checksum()
+        for row in rows:
+            over.add(row)
+            self._done += 1
+            if self._done % _EVERY == 0:
+                self._cancel.check()
+                yield Progress(self._stage, self._done, self._total)
+        return over.copied
+
+
 def _begins_with(source: CatalogSource, known: Mapping[str, Copied], cancel: Cancel) -> Generator[Progress, None, bool]:
     """Whether the source's tables begin with the rows that were copied."""
-    done, total = 0, sum(each.rows for each in known.values())
+    reading = _Reading("comparing", known, cancel)
     for table, copied in known.items():
-        checksum = Checksum()
-        for row in source.rows(table, most=copied.rows):
-            checksum.add(row)
-            done += 1
-            if done % _EVERY == 0:
-                cancel.check()
-                yield Progress("comparing", done, total)
-        if checksum.copied != copied:
+        if (yield from reading.checksum(source.rows(table, most=copied.rows))) != copied:
             return False
     return True
 

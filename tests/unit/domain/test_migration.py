@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragforge.domain.migration import Checksum, Copied, checksum, is_same_place, is_server, without_password
+from ragforge.domain.migration import CatalogRow, Checksum, Copied, is_same_place, is_server, without_password
 
 VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text() | st.binary() | st.floats()
 ROWS = st.lists(st.tuples(VALUES, VALUES), max_size=8)
+
+
+def checksum(rows: Iterable[CatalogRow]) -> Copied:
+    over = Checksum()
+    for row in rows:
+        over.add(row)
+    return over.copied
 
 
 @given(ROWS, st.integers(0, 8))
