@@ -31,6 +31,7 @@ from ragforge.testing.chroma import TemporaryChroma
 from ragforge.testing.contracts import keywords, vectors
 from ragforge.testing.postgres import TemporaryPostgres
 from tests.indexed import index_database
+from tests.qdrant_rest import RestQdrant, rest_qdrant
 
 K = 10
 FINGERPRINT = "f"
@@ -52,6 +53,13 @@ def chroma_process() -> Iterator[ChromaProcess]:
 @pytest.fixture(scope="module")
 def chroma_server() -> Iterator[TemporaryChroma]:
     with TemporaryChroma() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def qdrant_rest() -> Iterator[RestQdrant]:
+    """The engine of Qdrant's server, asked as a server is."""
+    with rest_qdrant() as server:
         yield server
 
 
@@ -132,6 +140,9 @@ def make_vectors(
             return PgVectorIndex(database, "graph", FINGERPRINT, exact_rows=100)
         if engine == "qdrant":
             return QdrantIndex(QdrantPlace(swift_path / "qdrant"), "p", FINGERPRINT, lock)
+        if engine == "qdrant server":
+            rest: RestQdrant = request.getfixturevalue("qdrant_rest")
+            return QdrantIndex(QdrantPlace(rest.url), "agree", FINGERPRINT, lock)
         if engine == "chroma":
             process: ChromaProcess = request.getfixturevalue("chroma_process")
             return ChromaEmbedded(swift_path / "chroma", FINGERPRINT, process)
@@ -147,6 +158,7 @@ def make_vectors(
         ("snapshot", True, 3_000, 15),
         ("pgvector", True, 3_000, 15),
         ("qdrant", True, 1_000, 3),  # its local mode is slow
+        ("qdrant server", False, 3_000, 15),
         ("pgvector with a graph", False, 3_000, 15),
         ("chroma", False, 3_000, 15),
         ("chroma server", False, 3_000, 15),
@@ -172,13 +184,13 @@ def test_equal_vectors_come_by_key_everywhere(make_vectors: Callable[[str], Vect
     same: Vector = vectors.axis(1)
     put = vectors.rows([31, 7, 19, 5, 11], [same, same, vectors.axis(2), same, same])
     answers = {}
-    for engine in ("snapshot", "pgvector", "pgvector with a graph", "qdrant"):
+    for engine in ("snapshot", "pgvector", "pgvector with a graph", "qdrant", "qdrant server"):
         index = make_vectors(engine)
         vectors.rebuild(index, [put], 1)
         answers[engine] = index.pin().search(same, 3, Allowed()).keys.tolist()
         index.drop()
         index.close()
-    assert list(answers.values()) == [[5, 7, 11]] * 4
+    assert list(answers.values()) == [[5, 7, 11]] * 5
 
 
 # -- words
@@ -211,16 +223,18 @@ def assert_same(ours: Ranked, theirs: Ranked, where: object) -> None:
         assert np.isin(above, other.keys).all(), where
 
 
-@pytest.mark.parametrize(("engine", "rows", "repeated"), [("postgres", 1_200, 4), ("qdrant", 400, 1)])
+@pytest.mark.parametrize(
+    ("engine", "rows", "repeated"), [("postgres", 1_200, 4), ("qdrant", 400, 1), ("qdrant server", 1_000, 1)]
+)
 def test_words_are_found_alike(
-    database: PostgresServer, swift_path: Path, engine: str, rows: int, repeated: int
+    database: PostgresServer, qdrant_rest: RestQdrant, swift_path: Path, engine: str, rows: int, repeated: int
 ) -> None:
     library = keywords.Library(rows, 120, seed=23)
     reference = TantivyIndex(swift_path / "tantivy", FINGERPRINT)
     index: KeywordIndex = PostgresWords(database, "words", FINGERPRINT)
-    if engine == "qdrant":
-        lock = lock_of_file(swift_path / "writer.lock")
-        index = QdrantWords(QdrantPlace(swift_path / "qdrant"), "w", FINGERPRINT, lock)
+    if engine != "postgres":
+        place = QdrantPlace(qdrant_rest.url if engine == "qdrant server" else swift_path / "qdrant")
+        index = QdrantWords(place, "w", FINGERPRINT, lock_of_file(swift_path / "writer.lock"))
     for each in (reference, index):
         keywords.rebuild(each, library.parts(500), 1)
     _compare(index, reference, library, repeated)

@@ -30,6 +30,9 @@ from ragforge.domain.tokens import Matrix, Vector
 if TYPE_CHECKING:
     from qdrant_client import models
 
+_FEW_ROWS, _FEW = 20_000, 0.1
+"""So many rows, or this share of all, are looked at one by one: the graph is not made for them, and may find others
+than the nearest."""
 _NUMBERS_AT_ONCE = 500_000
 """Of one upload, as JSON some 10 MB: a server takes at most 32."""
 
@@ -62,16 +65,20 @@ class QdrantReader:
         return self._points.keys()
 
     def search(self, query: Vector, k: int, allowed: Allowed) -> Ranked:
-        """By Qdrant's graph; where that leads to fewer than k, by looking at every row that is allowed."""
+        """By Qdrant's graph; where few rows are allowed, or it leads to fewer than k, by looking at each that is."""
         wanted = min(k, self._rows)
         if finds_nothing(wanted, allowed) or not self._state.dimension:
             return NOTHING
         unit = checked_query(query, self._state.dimension).tolist()
         limit = wanted + SPARE
         effort = self._points.qdrant.effort(limit)
-        found = self._nearest(unit, limit, allowed, effort)
-        if len(found) < wanted and effort is not None:
-            found = self._nearest(unit, limit, allowed, effort.model_copy(update={"exact": True}))
+        found: list[models.ScoredPoint] = []
+        if effort is not None:
+            if not self._is_narrow(allowed):
+                found = self._nearest(unit, limit, allowed, effort)
+            effort = effort.model_copy(update={"exact": True})
+        if len(found) < wanted:
+            found = self._nearest(unit, limit, allowed, effort)
         return best(keys_of(found), np.array([point.score for point in found], dtype=np.float32), k)
 
     def score(self, query: Vector, keys: Keys) -> Scores:
@@ -83,6 +90,13 @@ class QdrantReader:
 
     def release(self) -> None:
         """There is nothing to let go."""
+
+    def _is_narrow(self, allowed: Allowed) -> bool:
+        """Whether so few rows are allowed that hardly one of the graph's links leads from one of them to another."""
+        if allowed.documents is None:
+            return False
+        few = max(_FEW_ROWS, int(_FEW * self._rows))
+        return self._points.count(filter_of(replace(allowed, hidden=None)), exact=False) <= few
 
     def _nearest(
         self, query: list[float], limit: int, allowed: Allowed, effort: models.SearchParams | None

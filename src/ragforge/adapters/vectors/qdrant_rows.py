@@ -69,10 +69,10 @@ class Points(Generic[S]):
 
         self._upsert([models.PointStruct(id=STATE, vector={}, payload=asdict(state))])
 
-    def count(self, matching: models.Filter | None = None) -> int:
-        """How many rows there are, or match. Exact, whatever was removed just now."""
+    def count(self, matching: models.Filter | None = None, *, exact: bool = True) -> int:
+        """How many rows there are, or match. If exact, whatever was removed just now."""
         counted = self.qdrant.quickly(
-            lambda client, seconds: client.count(self.name, count_filter=matching, exact=True, timeout=seconds)
+            lambda client, seconds: client.count(self.name, count_filter=matching, exact=exact, timeout=seconds)
         )
         return counted.count - (matching is None)
 
