@@ -289,7 +289,7 @@ def test_O5_a_file_that_only_its_machine_reaches_is_not_lost_to_another(tmp_path
         job = a.upload(tmp_path / "docs" / "file0000.md", project="p")
         elsewhere = b.worker(1)
         elsewhere.start()
-        until(lambda: "another machine" in b.job(job.id).error)
+        until(lambda: f"machine {job.payload['machine']} received them" in b.job(job.id).error)
         elsewhere.stop()
         assert b.job(job.id).state is JobState.QUEUED and b.job(job.id).attempts == 0
         worker = a.worker(1)

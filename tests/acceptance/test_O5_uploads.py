@@ -1,4 +1,4 @@
-"""O5: an acknowledged upload is taken in, or it waits: also where its bytes are elsewhere, or a share is not mounted."""
+"""O5: an acknowledged upload is taken in, or it waits: where its bytes are elsewhere, or a share is not mounted."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def bytes_of(folder: Path) -> set[str]:
 
 def waits(forge: Ragforge, job: Job, for_: str) -> Job:
     """It was tried, and goes on waiting as if it had not been."""
-    eventually(lambda: for_ in forge.job(job.id).error, 3)
+    eventually(lambda: for_ in forge.job(job.id).error)
     eventually(lambda: forge.job(job.id).state is JobState.QUEUED)
     now = forge.job(job.id)
     assert now.hint and now.attempts <= 1

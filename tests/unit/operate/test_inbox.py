@@ -73,6 +73,36 @@ def test_what_another_machine_may_be_receiving_is_not_swept_for_a_day(tmp_path: 
     assert names(tmp_path) == {new, needed}
 
 
+def test_a_catalog_sweeps_only_what_was_sent_to_itself(tmp_path: Path) -> None:
+    folder, word, other = tmp_path / "inbox", "1" * 16, "2" * 16
+    inbox = Inbox(folder, FileLock, catalog=lambda: word)
+    inbox.open(tuple)
+    with inbox.receive("a") as receiving:
+        received = receiving.keep()
+    inbox.close()
+    assert received.inbox.startswith(word) and inbox.path(received.inbox).exists()
+    (folder / (other + "b" * 16)).write_bytes(b"of a catalog that a setting names no more")
+    Inbox(folder, FileLock, catalog=lambda: word).open(tuple)
+    assert names(folder) == {other + "b" * 16}
+
+
+def test_what_waits_in_a_former_folder_is_brought_along_and_nothing_else(tmp_path: Path) -> None:
+    former, needed, left = tmp_path / "former", "a" * 32, "b" * 32
+    former.mkdir()
+    for name in (needed, left, "lock"):
+        (former / name).write_bytes(name.encode())
+    inbox = Inbox(tmp_path / "inbox", FileLock, shared=True, former=former)
+    assert inbox.here(needed) == former / needed
+    inbox.open(lambda: (needed, "c" * 32))
+    assert inbox.here(needed) == tmp_path / "inbox" / needed and inbox.here("c" * 32) is None
+    with inbox.read(needed) as file:
+        assert file.read() == needed.encode()
+    assert {path.name for path in former.iterdir()} == {left, "lock"}
+    assert names(tmp_path / "inbox") == {needed}
+    inbox.remove(needed)
+    assert names(tmp_path / "inbox") == set()
+
+
 def test_nobody_is_alone_while_another_receives(tmp_path: Path) -> None:
     first, second = opened(tmp_path / "inbox"), Inbox(tmp_path / "inbox", FileLock)
     with second.alone() as alone:

@@ -827,6 +827,12 @@ class CatalogContract(ShelfContract):
         (word,) = known
         assert len(word) == 16 and int(word, 16) and shelf.catalog.identity() == word
 
+    def test_places_that_it_claimed_are_remembered(self, shelf: Shelf) -> None:
+        assert not shelf.catalog.has_claimed("/share")
+        for _ in range(2):
+            shelf.catalog.note_claim("/share")
+        assert shelf.catalog.has_claimed("/share") and not shelf.catalog.has_claimed("/shar")
+
     def test_the_log_says_that_all_build_anew_until_they_have(self, shelf: Shelf) -> None:
         shelf.add("/a", WORDS)
         last = shelf.last_change()
