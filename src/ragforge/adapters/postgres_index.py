@@ -21,7 +21,7 @@ import numpy as np
 
 from ragforge.adapters.postgres import Held, PostgresServer, Sent, errors
 from ragforge.adapters.vectors.rows import WritersPlace
-from ragforge.domain.retrieval import Allowed, Keys
+from ragforge.domain.retrieval import Allowed, Keys, Ranked
 from ragforge.errors import IndexLost, StoreError
 
 if TYPE_CHECKING:
@@ -86,6 +86,12 @@ def numbers(values: Keys) -> Sent:
     body = np.empty(len(values), [("size", ">i4"), ("value", ">i8")])
     body["size"], body["value"] = 8, values
     return Sent(head.tobytes() + body.tobytes())
+
+
+def ranked(found: Sequence[tuple[int, float]]) -> Ranked:
+    """Keys and scores, in the order in which the server gave them."""
+    keys = np.array([key for key, _ in found], np.int64)
+    return Ranked(keys, np.array([score for _, score in found], np.float32))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ragforge.adapters.keywords.bm25 import K1, SHORT_QUESTION, B, idf, rounded_length, saturation
+from ragforge.adapters.keywords.bm25 import K1, B, complete_first, idf, rounded_length, saturation
 from ragforge.adapters.postgres import Sent
 from ragforge.adapters.postgres_index import (
     SCHEMA,
@@ -30,6 +30,7 @@ from ragforge.adapters.postgres_index import (
     copying,
     filter_of,
     numbers,
+    ranked,
     run,
 )
 from ragforge.adapters.segments.rows import last_of_each
@@ -94,23 +95,19 @@ class PostgresWordsReader(PostgresReader):
         sought = self._sought(groups)
         if finds_nothing(k, allowed) or not sought:
             return NOTHING
-        complete = NOTHING
-        if 2 <= len(groups) <= SHORT_QUESTION and all(any(term in sought for term in group) for group in groups):
+
+        def complete() -> Ranked:
+            if not all(any(term in sought for term in group) for group in groups):
+                return NOTHING
             every = " & ".join(f"({_any_of(group)})" for group in groups)
-            complete = self._top(every, sought.values(), k, allowed)
-            if len(complete) == k:
-                return complete
-        some = self._best(list(sought.values()), k, allowed)
-        others = ~np.isin(some.keys, complete.keys)
-        return Ranked(
-            np.concatenate([complete.keys, some.keys[others]])[:k],
-            np.concatenate([complete.scores, some.scores[others]])[:k],
-        )
+            return self._top(every, sought.values(), k, allowed)
+
+        return complete_first(len(groups), k, complete, lambda: self._best(list(sought.values()), k, allowed))
 
     def score(self, words: QueryWords, keys: Keys) -> Scores:
         values: dict[str, object] = {"keys": numbers(np.unique(keys))}
         scored = self._scored(self._sought(_groups(words)).values(), "key = ANY (%(keys)s::bigint[])", values)
-        known = _ranked(self._ask(scored, values) if len(keys) else [])
+        known = ranked(self._ask(scored, values) if len(keys) else [])
         return scores_of(keys, known.keys, known.scores)
 
     def score_new(self, words: QueryWords, rows: Sequence[Mapping[str, int]]) -> Scores:
@@ -184,7 +181,7 @@ class PostgresWordsReader(PostgresReader):
         values: dict[str, object] = {"condition": condition, "limit": k}
         where = f"terms @@ %(condition)s::tsquery{filter_of(allowed, values)}"
         scored = self._scored(sought, where, values)
-        return _ranked(self._ask(f"{scored} ORDER BY score DESC, key LIMIT %(limit)s", values))
+        return ranked(self._ask(f"{scored} ORDER BY score DESC, key LIMIT %(limit)s", values))
 
     def _scored(self, sought: Iterable[Sought], where: str, values: dict[str, object]) -> str:
         """Keys and scores of rows; what the statement needs goes into `values`."""
@@ -391,11 +388,6 @@ def _is_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _ranked(found: list[tuple[int, float]]) -> Ranked:
-    keys = np.array([key for key, _ in found], np.int64)
-    return Ranked(keys, np.array([score for _, score in found], np.float32))
 
 
 # -- questions

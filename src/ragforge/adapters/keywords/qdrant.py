@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from ragforge.adapters.keywords.bm25 import SHORT_QUESTION, idf, saturation
+from ragforge.adapters.keywords.bm25 import complete_first, idf, saturation
+from ragforge.adapters.segments.rows import last_of_each
 from ragforge.adapters.vectors.qdrant_engines import Layout, QdrantPlace
 from ragforge.adapters.vectors.qdrant_files import LONGEST_STRING, WORDS, WORDS_POINT
 from ragforge.adapters.vectors.qdrant_rows import BATCH, SPARE, AliasedIndex, Points, State, filter_of
@@ -223,16 +224,11 @@ class QdrantWordsReader:
         statistics = self._statistics(groups).without_unknown()
         if not statistics.weights:
             return NOTHING
-        complete = NOTHING
-        if 2 <= len(groups) <= SHORT_QUESTION:
-            complete = self._best(statistics, k, allowed, self._terms.in_all(self._moment, groups))
-            if len(complete) == k:
-                return complete
-        some = self._best(statistics, k, allowed, ())
-        others = ~np.isin(some.keys, complete.keys)
-        return Ranked(
-            np.concatenate([complete.keys, some.keys[others]])[:k],
-            np.concatenate([complete.scores, some.scores[others]])[:k],
+        return complete_first(
+            len(groups),
+            k,
+            lambda: self._best(statistics, k, allowed, self._terms.in_all(self._moment, groups)),
+            lambda: self._best(statistics, k, allowed, ()),
         )
 
     def score(self, words: QueryWords, keys: Keys) -> Scores:
@@ -366,7 +362,7 @@ class QdrantWords(AliasedIndex[KeywordRows, WordState]):
         )
 
     def _put(self, points: Points[WordState], rows: KeywordRows, state: WordState) -> WordState:
-        parts = list(_parts(_last_of_each(rows)))
+        parts = list(_parts(_each_once(rows)))
         points.put(parts, lambda part: [_point(row, state.reference) for row in part])
         return replace(state, terms=state.terms + sum(row.length for part in parts for row in part))
 
@@ -426,12 +422,9 @@ def _groups(words: QueryWords) -> list[tuple[str, ...]]:
 # -- points
 
 
-def _last_of_each(rows: KeywordRows) -> KeywordRows:
+def _each_once(rows: KeywordRows) -> KeywordRows:
     """Each key once: the last of equal ones counts."""
-    _, last = np.unique(rows.keys[::-1], return_index=True)
-    if len(last) == len(rows.keys):
-        return rows
-    kept = len(rows.keys) - 1 - last
+    kept = last_of_each(rows.keys)
     return KeywordRows(rows.keys[kept], rows.documents[kept], tuple(rows.terms[place] for place in kept))
 
 

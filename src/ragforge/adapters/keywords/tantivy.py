@@ -25,12 +25,13 @@ import numpy as np
 import tantivy
 from tantivy import DocAddress, Document, Occur, Query
 
-from ragforge.adapters.keywords.bm25 import idf, saturation
+from ragforge.adapters.keywords.bm25 import complete_first, idf, saturation
 from ragforge.adapters.segments.index import SegmentIndex
 from ragforge.adapters.segments.lost import is_panic, reading
 from ragforge.adapters.segments.manifest import Facts, Record
 from ragforge.adapters.segments.rows import Piece, last_of_each, places_of
 from ragforge.adapters.segments.state import Eligible, SegmentReader, State
+from ragforge.adapters.vectors.rows import NOTHING
 from ragforge.domain.retrieval import Allowed, Keys, KeywordRows, QueryWords, Ranked, Scores
 from ragforge.errors import StoreError
 
@@ -47,8 +48,6 @@ _LONGEST_TERM = 65_530
 """Bytes; tantivy leaves longer ones out."""
 _BLANKS = "\t\n\v\f\r "
 
-_GROUPS = 4
-"""In longer questions, a row that holds every word is not always better than one that holds most (measured)."""
 _SPARE = 16
 """Hits fetched beyond k at first, for rows that are hidden or removed."""
 _UNFILTERED = 1_000
@@ -225,17 +224,12 @@ class TantivyReader(SegmentReader[_Segment, _View]):
         groups = _groups(words)
         terms = _terms(groups)
         if k < 1 or not terms or not self.rows:
-            return _NOTHING
-        complete = _NOTHING
-        if 2 <= len(groups) <= _GROUPS:
-            complete = self._top(_of_every(groups), k, allowed)
-            if len(complete) == k:
-                return complete
-        some = self._top([(Occur.Should, _term(term)) for term in terms], k, allowed)
-        others = ~np.isin(some.keys, complete.keys)
-        return Ranked(
-            np.concatenate([complete.keys, some.keys[others]])[:k],
-            np.concatenate([complete.scores, some.scores[others]])[:k],
+            return NOTHING
+        return complete_first(
+            len(groups),
+            k,
+            lambda: self._top(_of_every(groups), k, allowed),
+            lambda: self._top([(Occur.Should, _term(term)) for term in terms], k, allowed),
         )
 
     def score(self, words: QueryWords, keys: Keys) -> Scores:
@@ -301,7 +295,7 @@ class TantivyReader(SegmentReader[_Segment, _View]):
         view, eligible = self._state.view, self._eligible(allowed)
         count = sum(part.count for part in eligible)
         if not count:
-            return _NOTHING
+            return NOTHING
         spread = 1.0 if count == view.rows else 1.5 * view.rows / count
         limit = min(view.rows, _SPARE + int(k * spread))
         if allowed.documents is not None and limit > max(_UNFILTERED, 4 * k):
@@ -520,4 +514,3 @@ def _remove_old_views(parent: Path) -> None:
 
 _NO_BLANKS = dict.fromkeys(map(ord, _BLANKS), "_")
 _ALL = Allowed()
-_NOTHING = Ranked(np.empty(0, np.int64), np.empty(0, np.float32))

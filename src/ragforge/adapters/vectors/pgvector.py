@@ -24,6 +24,7 @@ from ragforge.adapters.postgres_index import (
     copying,
     filter_of,
     numbers,
+    ranked,
     run,
 )
 from ragforge.adapters.vectors.rows import NOTHING, best, checked, checked_query, finds_nothing, pieces, scores_of
@@ -87,7 +88,7 @@ class PgVectorReader(PostgresReader):
             f" FROM {self._table} WHERE key = ANY (%(keys)s::bigint[])",
             values,
         )
-        known = _ranked(found)
+        known = ranked(found)
         return scores_of(keys, known.keys, known.scores)
 
     def _exact(self, asked: Sent, k: int, allowed: Allowed) -> Ranked:
@@ -98,7 +99,7 @@ class PgVectorReader(PostgresReader):
             f" WHERE true{filter_of(allowed, values)} ORDER BY score DESC, key LIMIT %(limit)s",
             values,
         )
-        return _ranked(found)
+        return ranked(found)
 
     def _through_graph(self, asked: Sent, wanted: int, allowed: Allowed) -> Ranked:
         """Rows by the graph, which is walked on until enough allowed ones are found; compared exactly afterwards."""
@@ -118,7 +119,7 @@ class PgVectorReader(PostgresReader):
                 f"SET LOCAL hnsw.max_scan_tuples = {min(max(20_000, self.rows), 2**31 - 1)}"
             ),
         )
-        return _ranked(found)
+        return ranked(found)
 
     def _is_narrow(self, allowed: Allowed, wanted: int) -> bool:
         """Whether so few rows are allowed that looking at each costs less than finding them in the graph."""
@@ -345,8 +346,3 @@ def _unit(vectors: Matrix) -> Matrix:
 
 def _sent(query: Vector) -> Sent:
     return Sent(struct.pack(">hh", len(query), 0) + query.astype(">f4").tobytes())
-
-
-def _ranked(found: list[tuple[int, float]]) -> Ranked:
-    keys = np.array([key for key, _ in found], np.int64)
-    return Ranked(keys, np.array([score for _, score in found], np.float32))

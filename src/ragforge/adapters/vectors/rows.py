@@ -10,6 +10,7 @@ from threading import Lock
 import numpy as np
 
 from ragforge.adapters.locks import FileLock
+from ragforge.adapters.segments.rows import last_of_each
 from ragforge.domain.retrieval import Allowed, Keys, Ranked, Scores, VectorRows
 from ragforge.domain.tokens import Matrix, Vector
 from ragforge.errors import BadVectors, StoreError, cannot_write
@@ -27,10 +28,9 @@ def checked(rows: VectorRows, dimension: int) -> VectorRows:
         raise BadVectors(f"vectors of {rows.vectors.shape[1]} dimensions do not fit an index of {dimension}")
     if not np.isfinite(rows.vectors).all():
         raise BadVectors("a vector holds NaN or infinity")
-    _, last = np.unique(rows.keys[::-1], return_index=True)
-    if len(last) == len(rows.keys):
+    kept = last_of_each(rows.keys)
+    if len(kept) == len(rows.keys):  # vectors are large: they are not copied in vain
         return rows
-    kept = len(rows.keys) - 1 - last  # the last of equal keys counts
     return VectorRows(rows.keys[kept], rows.documents[kept], rows.vectors[kept])
 
 
