@@ -25,7 +25,7 @@ class TemporaryPostgres:
 
     def __init__(self, place: Path | None = None) -> None:
         self._numbers = count(1)
-        self._user, password = f"plain_{os.getpid()}", secrets.token_hex(8)
+        self._user, password = f"plain_{secrets.token_hex(4)}", secrets.token_hex(8)
         self._given = os.environ.get("DATABASE_URL", "")
         self._login = f"{self._user}:{password}" if self._given else self._user  # one's own server asks for none
         if not self._given:
