@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from ragforge.adapters.catalog.unit import CHANNEL
-from ragforge.adapters.postgres import unreachable
+from ragforge.adapters.postgres import in_our_words, unreachable
 from ragforge.domain.library import News, Topic
 
 _TOPICS = frozenset(map(str, Topic))
@@ -18,7 +18,7 @@ _TOPICS = frozenset(map(str, Topic))
 
 class PostgresListening:
     def __init__(self, server: sa.Engine) -> None:
-        """Raises `Unreachable` while the server is away."""
+        """Raises `Unreachable` while the server is away, `Busy` while all our connections are in use."""
         try:
             pooled = server.raw_connection()
             connection: Any = pooled.driver_connection
@@ -26,7 +26,7 @@ class PostgresListening:
             connection.autocommit = True
             connection.execute(f"LISTEN {CHANNEL}")
         except (DBAPIError, psycopg.Error, sa.exc.TimeoutError) as problem:
-            raise unreachable() from problem
+            raise in_our_words(problem) or unreachable() from problem
         self._connection: psycopg.Connection[Any] = connection
 
     def wait(self, seconds: float) -> list[News]:
