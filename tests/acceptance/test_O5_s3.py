@@ -217,6 +217,22 @@ def test_an_upload_waits_until_the_storage_is_back(in_s3: Shared) -> None:
         assert b.search("Page 5", project="p").passages[0].name == "a.md"
 
 
+def test_what_is_sent_again_takes_the_place_of_bytes_that_are_missing(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragforge.operate.jobs._WAIT_SECONDS", 0.1)
+    with shared.machine("a") as a:
+        path = shared.folder / "a.md"
+        path.write_text(prose(5))
+        job = a.upload(path, project="p", key="k")
+        a.inbox().remove(job.payload["inbox"])
+        with working(a):
+            eventually(lambda: "they are not there" in a.job(job.id).error)
+            assert a.upload(path, project="p", key="k").id == job.id
+            eventually(lambda: a.job(job.id).state is JobState.DONE)
+        assert a.search("Page 5", project="p").passages[0].name == "a.md" and waiting_in(a) == set()
+
+
 # -- one place, one catalog
 
 

@@ -103,6 +103,8 @@ class Enqueue:
             raise
         for file, job in zip(files, jobs, strict=True):
             if job.payload["inbox"] != file.inbox:  # it was sent before
+                if not job.ended:
+                    inbox.fill_in(job.payload["inbox"], file.inbox)
                 inbox.remove(file.inbox)
         return jobs
 

@@ -116,13 +116,18 @@ class Inbox:
                 self._receiving = None
 
     def _gather(self, needed: Callable[[], Collection[str]]) -> None:
-        """What waits in the former folder is brought to where all reach it."""
+        """What waits in the former folder is brought to where all reach it; what no job needs is swept there, too."""
         if self._former is None or not (left := [*filter(_NAME.fullmatch, _names_in(self._former))]):
             return
         self._make()
         if self._former.samefile(self._folder):
             return
-        for name in set(needed()).intersection(left):
+        wanted = set(needed())
+        former = Inbox(self._former, self._new_lock, catalog=self._catalog)
+        with former.alone() as alone:
+            if alone:
+                former._sweep(wanted)
+        for name in wanted.intersection(left):
             try:
                 with (self._former / name).open("rb") as file:
                     self._copy(file, self.path(name))
@@ -191,6 +196,15 @@ class Inbox:
 
     def read(self, inbox: str) -> BufferedReader:
         return (self.here(inbox) or self.path(inbox)).open("rb")
+
+    def fill_in(self, inbox: str, same: str) -> None:
+        """The same bytes were received again: where the first are not to be had, these take their place for good."""
+        try:
+            self.read(inbox).close()
+        except FileNotFoundError:
+            with self.read(same) as file:
+                self._copy(file, self.path(inbox))
+            self.sync([inbox])
 
     def remove(self, inbox: str) -> None:
         for path in self._paths(inbox):

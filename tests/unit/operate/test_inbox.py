@@ -87,17 +87,17 @@ def test_a_catalog_sweeps_only_what_was_sent_to_itself(tmp_path: Path) -> None:
 
 
 def test_what_waits_in_a_former_folder_is_brought_along_and_nothing_else(tmp_path: Path) -> None:
-    former, needed, left = tmp_path / "former", "a" * 32, "b" * 32
+    former, needed, left, others = tmp_path / "former", "a" * 32, "a" * 31 + "b", "b" * 32
     former.mkdir()
-    for name in (needed, left, "lock"):
+    for name in (needed, left, others):
         (former / name).write_bytes(name.encode())
-    inbox = Inbox(tmp_path / "inbox", FileLock, shared=True, former=former)
+    inbox = Inbox(tmp_path / "inbox", FileLock, shared=True, former=former, catalog=lambda: "a" * 16)
     assert inbox.here(needed) == former / needed
     inbox.open(lambda: (needed, "c" * 32))
     assert inbox.here(needed) == tmp_path / "inbox" / needed and inbox.here("c" * 32) is None
     with inbox.read(needed) as file:
         assert file.read() == needed.encode()
-    assert {path.name for path in former.iterdir()} == {left, "lock"}
+    assert names(former) == {others}, "what this catalog knew, and needs no more, is swept"
     assert names(tmp_path / "inbox") == {needed}
     inbox.remove(needed)
     assert names(tmp_path / "inbox") == set()
