@@ -233,9 +233,10 @@ class Ragforge:
         with self._parts.in_flight.working(self._flows.recover):
             removals = list(self._flows.remove.whole_project(self._scope, known.id, known.slug))
             self._flows.enqueue.forget(waiting)
-            self._parts.drop_indexes(known.id)
-            self._flows.follow.tidy()
+            self._parts.drop_indexes(known.id)  # again: a search or a server may have healed them meanwhile
+            self._flows.forget_searches(known.id)
             self._flows.reconcile.forget_state(known.slug)
+            self._flows.reconcile.tidy(access.owner())
         self._note(f"lessons are not erased yet: {left}" for left in self._flows.learn.forget())
         return removals
 
@@ -1445,6 +1446,7 @@ class Ragforge:
             parts.node,
             __version__,
             self._follow_others,
+            self._settle,
         )
 
     def nodes(self) -> list[Node]:
@@ -1526,10 +1528,30 @@ class Ragforge:
             self._keep_up(project, cancel, removed=False)
             self._write_up(project)
 
-    def _follow_others(self, project: str) -> None:
-        """What other machines did: the indexes follow, and nothing of what was removed stays in files here."""
-        if self._flows.follow.follow_others(project):
+    def _follow_others(self, project: str) -> bool:
+        """What other machines did: the indexes follow, and nothing of what was removed stays in files here.
+
+        False while something of it does: another process reads those files.
+        """
+        is_new, is_erased = self._flows.follow.follow_others(project)
+        if is_new:
             self._write_up(project)
+        return is_erased
+
+    def _settle(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        """Projects that others made, renamed or removed: what is derived of them here is as they are now."""
+        reconcile = self._flows.reconcile
+        for project, slug in before.items():
+            if project not in now:
+                self._parts.drop_indexes(project)
+                self._flows.forget_searches(project)
+            if slug not in now.values():
+                reconcile.forget_state(slug, now.get(project, ""))
+        reconcile.tidy(access.owner())
+        for project, slug in now.items():
+            if before.get(project) != slug:
+                with suppress(NotFound):  # removed or renamed again just now
+                    reconcile.write_state(access.owner(), slug)
 
     def _write_up(self, project: str) -> None:
         """The state file is current, and what every index has followed is forgotten."""

@@ -288,6 +288,8 @@ class News(NamedTuple):
 
 SERVER = "server"
 """The role of a machine that answers questions, and keeps its own indexes up for it."""
+REMOVALS = "removals/"
+"""How the name begins by which a machine follows the log for what was removed, beside those of its indexes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragforge.domain.access import Scope
 from ragforge.domain.cancel import Cancel
-from ragforge.domain.library import Change, Finding, Op, Progress
+from ragforge.domain.library import REMOVALS, SERVER, Change, Finding, Op, Progress
 from ragforge.domain.retrieval import IndexedText, KeywordRows, Moment, VectorRows
 from ragforge.errors import Busy, IndexLost, NotFound, RagforgeError, StoreError
 from ragforge.failpoints import failpoint
@@ -33,6 +33,8 @@ EVERYTHING = 1 << 31
 LESSONS = "lessons"
 """The folder of indexes that are of no project."""
 
+_UNBUILT = -1
+"""How far an index is that is being built for the first time: all that comes meanwhile is kept for it."""
 _REPLACED = "not looked at: it was replaced just now"
 _STILL_READ = "another process still reads files that hold removed text"
 _PAUSE = 10.0
@@ -119,23 +121,48 @@ class Follow:
             raise problems[0]
         return all(done)
 
-    def follow_others(self, project: str) -> bool:
-        """Follow what other machines did. True if there was something."""
+    def follow_others(self, project: str) -> tuple[bool, bool]:
+        """Follow what other machines did. Whether there was something, and whether nothing removed is left in files.
+
+        How far a machine has looked for what was removed is kept beside how far its indexes are: an upload or a search
+        here may have brought those up before.
+        """
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, project)
-            names = {self._known_as(lane.index): lane for lane in self._lanes(now) if self._keeps(lane)}
-            told = {name: c.changes.followed(self._scope, project, name, now.generation) for name in names}
-            since = min(told.values(), default=now.seq)
-            many = now.seq - since > STEP
-            removed = many or bool(net(c.passages.changes(self._scope, now, since, STEP))[1])
-        if since >= now.seq:
-            return False
-        self.catch_up(project)
-        if removed and self.serves:
-            self.erase(project)
-        for building in self._generations(project)[1:]:  # so that little is left to do when it is swapped in
-            self.catch_up(project, building.generation)
-        return True
+            looked = c.changes.followed(self._scope, project, self._looks_as, now.generation)
+            changes = [] if looked < now.forgotten else c.passages.changes(self._scope, now, looked, STEP)
+        unclear = looked < now.forgotten or len(changes) == STEP
+        removed = unclear or removes(changes)
+        behind = any(self._told(lane, now)[1] < now.seq for lane in self._lanes(now) if self._keeps(lane))
+        left: list[str] = []
+        if removed:
+            self.tidy()
+            left = self._erase_all(project, Cancel(), lambda lane: self.serves and not lane.index.shared)
+        if behind:
+            self.catch_up(project)
+        for building in self._generations(project)[1:] if looked < now.seq else ():
+            if unclear or any(change.renews(building.generation) for change in changes) or self._is_followed(building):
+                self.catch_up(project, building.generation)  # so that little is left to do when it is swapped in
+        if looked < now.seq and not left:
+            self._note(now, self._looks_as, "", now.seq)
+        return behind or removed, not left
+
+    @property
+    def _looks_as(self) -> str:
+        """By what this process looks for what was removed: a worker in the same folder leaves indexes to the server."""
+        return f"{REMOVALS}{SERVER if self.serves else 'worker'}@{self._node}"
+
+    def _is_followed(self, now: Moment) -> bool:
+        """Whether an index of the generation is kept up here."""
+        return any(self._told(lane, now)[1] >= 0 for lane in self._lanes(now) if self._keeps(lane))
+
+    def whole(self, project: str, generation: int) -> None:
+        """A generation that is being built has all its vectors: its indexes are built now, on every machine.
+
+        One that followed earlier found some vectors only, and would not hear of the others.
+        """
+        with self._catalog.write() as c:
+            c.changes.renew(self._scope, project, generation)
 
     def is_unbuilt(self, now: Moment) -> bool:
         """Whether this machine has yet to build an index of a small project that others made: no loss to speak of."""
@@ -191,6 +218,8 @@ class Follow:
     def _step(self, lane: Lane, now: Moment, watermark: int | None, cancel: Cancel) -> int:
         """Apply some of the changes there are, or build anew. Returns how far the index is then."""
         cancel.check()
+        if watermark is None and self._told(lane, now)[1] < 0:
+            self._tell(lane, now, _UNBUILT)  # before it reads: nobody prunes what comes meanwhile
         with self._catalog.read() as c:
             now = c.passages.moment(self._scope, now.project, now.generation)
             changes = [] if watermark is None else c.passages.changes(self._scope, now, watermark, STEP)
@@ -229,12 +258,13 @@ class Follow:
         return index.engine if index.shared or not self._node else f"{index.engine}@{self._node}"
 
     def _tell(self, lane: Lane, now: Moment, watermark: int) -> None:
-        """The catalog may prune what every index has passed. It need not hear of a generation that is gone."""
-        index = lane.index
+        self._note(now, self._known_as(lane.index), lane.index.fingerprint, watermark)
+
+    def _note(self, now: Moment, name: str, fingerprint: str, seq: int) -> None:
+        """The catalog may prune what all have passed. It need not hear of a generation that is gone."""
         with self._catalog.write() as c:
             c.passages.moment(self._scope, now.project, now.generation)
-            name = self._known_as(index)
-            c.changes.follow(self._scope, now.project, name, now.generation, index.fingerprint, watermark)
+            c.changes.follow(self._scope, now.project, name, now.generation, fingerprint, seq)
 
     # -- building anew
 
@@ -289,22 +319,25 @@ class Follow:
 
     def erase(self, project: str, cancel: Cancel | None = None) -> list[str]:
         """Leave nothing of removed chunks in any index. Returns where that could not be done yet, and why."""
-        left, cancel = self.tidy(), cancel or Cancel()
+        return self.tidy() + self._erase_all(project, cancel or Cancel(), self._keeps)
+
+    def _erase_all(self, project: str, cancel: Cancel, wanted: Callable[[Lane], bool]) -> list[str]:
+        left: list[str] = []
         now, *unfinished = self._generations(project)
-        try:
-            for building in unfinished:
-                self.forget(building, cancel)  # it is not read yet, and whoever builds it begins anew
-        except StoreError as problem:
-            left.append(f"indexes of an unfinished reindex: {in_full(problem)}")
-        for lane in self._lanes(now):
-            if why := self._erase(lane, now, cancel):
-                left.append(f"{lane.index.engine} index: {why}")
+        for generation in (*unfinished, now):
+            of = "" if generation is now else " of an unfinished reindex"
+            for lane in filter(wanted, self._lanes(generation)):
+                if why := self._erase(lane, generation, cancel, begun=generation is now):
+                    left.append(f"{lane.index.engine} index{of}: {why}")
         return left
 
-    def _erase(self, lane: Lane, now: Moment, cancel: Cancel) -> str:
-        """Why removed chunks are still in its files; empty if they are not."""
+    def _erase(self, lane: Lane, now: Moment, cancel: Cancel, *, begun: bool) -> str:
+        """Why removed chunks are still in its files; empty if they are not. One that nobody has `begun` may wait."""
         try:
             with self._writing(lane, now, cancel):
+                if not begun and self._watermark(lane)[0] is None:
+                    lane.index.drop()
+                    return ""
                 self._bring_up(lane, now, cancel)
                 return "" if lane.index.erase() else _STILL_READ
         except NotFound:
@@ -340,12 +373,15 @@ class Follow:
             folder for project in _inside(self._folder) if project.name != LESSONS for folder in _inside(project)
         ]
         wanted: set[tuple[str, str]] = set()
+        known = list(self._engines)
+        if self._node:
+            looks = (f"{REMOVALS}{role}" for role in (SERVER, "worker"))
+            known += [f"{name}@{self._node}" for name in (*self._engines, *looks)]
         with self._catalog.write() as c:
             for project in c.projects.all(self._scope):
                 both = c.projects.live(self._scope, project.id), c.projects.building(self._scope, project.id)
                 numbers = [generation.number for generation in both if generation is not None]
-                known = [name for engine in self._engines for name in (engine, f"{engine}@{self._node}")]
-                c.changes.unfollow(self._scope, project.id, numbers, known if self._node else list(self._engines))
+                c.changes.unfollow(self._scope, project.id, numbers, known)
                 wanted.update((project.id, str(number)) for number in numbers)
         unused = [folder for folder in folders if (folder.parent.name, folder.name) not in wanted]
         for folder in set(folders).difference(unused):
@@ -480,6 +516,17 @@ def net(changes: Sequence[Change]) -> tuple[dict[int, int], set[int]]:
             came.pop(change.chunk, None)
             went.add(change.chunk)
     return came, went
+
+
+def removes(changes: Sequence[Change]) -> bool:
+    """Whether a document left in this stretch of the log: where one was replaced, chunks of it came after."""
+    gone: set[int] = set()
+    for change in changes:
+        if change.op == Op.REMOVE:
+            gone.add(change.document)
+        elif change.op == Op.PUT:
+            gone.discard(change.document)
+    return bool(gone)
 
 
 def keyword_rows(texts: Sequence[IndexedText], terms: Terms) -> KeywordRows:

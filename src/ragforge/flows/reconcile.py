@@ -6,6 +6,7 @@ import hashlib
 import logging
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -17,7 +18,7 @@ from ragforge.domain.library import Finding, Project, Status
 from ragforge.errors import NotAllowed, Unreachable, UserError
 from ragforge.flows.follow import Follow
 from ragforge.flows.recollect import unembedded
-from ragforge.ingest.state_file import UNFINISHED, project_state, state_text, write_if_changed
+from ragforge.ingest.state_file import STATE_FILE, UNFINISHED, project_state, state_text, write_if_changed
 from ragforge.ports import BlobStore, Catalog
 
 log = logging.getLogger("ragforge.reconcile")
@@ -66,6 +67,21 @@ class Reconcile:
             own.replace(there)
         shutil.rmtree(folder, ignore_errors=True)
 
+    def tidy(self, scope: Scope) -> list[str]:
+        """Remove what was derived of projects and generations that are no more, whoever removed or renamed them.
+
+        What a person put there stays. Returns folders of indexes that could not be removed, and why.
+        """
+        states = list(self.workspace.glob(f"projects/*/{STATE_FILE}"))  # before asking: a new one is not among them
+        with self.catalog.read() as c:
+            slugs = {project.slug for project in c.projects.all(scope)}
+        for state in states:
+            if state.parent.name not in slugs:
+                with suppress(OSError):  # removed just now; or something of a person is beside it
+                    state.unlink()
+                    state.parent.rmdir()
+        return self.follow.tidy()
+
     def org_context_file(self, slug: str) -> str:
         """What a person wrote down of their organisation, beside the project's state file; empty if nothing."""
         path = self._state_path(slug).parent / ORG_CONTEXT_FILE
@@ -78,7 +94,7 @@ class Reconcile:
         return text
 
     def _state_path(self, slug: str) -> Path:
-        return self.workspace / "projects" / slug / "project_state.json"
+        return self.workspace / "projects" / slug / STATE_FILE
 
     # -- after a kill
 
@@ -93,7 +109,7 @@ class Reconcile:
             log.warning("stored files that nobody needs were not looked for: %s", away.message)
         for unfinished in self.workspace.glob(f"projects/*/*{UNFINISHED}"):
             unfinished.unlink(missing_ok=True)
-        self.follow.tidy()
+        self.tidy(scope)
         with self.catalog.write() as c:
             c.jobs.reap(scope)
             projects = c.projects.all(scope)
@@ -142,7 +158,7 @@ class Reconcile:
             yield self._state(scope, project, repair, alone)
             yield from self.follow.check(project.id, project.slug, repair=repair)
             yield from self._memory(scope, project)
-        if left := self.follow.tidy():
+        if left := self.tidy(scope):
             yield Finding("indexes nobody uses", False, "; ".join(left), "remove these folders by hand")
 
     def catalog_findings(self, scope: Scope, *, alone: bool, repair: bool) -> list[Finding]:

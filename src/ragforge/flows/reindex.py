@@ -64,6 +64,8 @@ class Reindex:
             for count in recollect(self.catalog, scope, project.id, embedder, self.leaves, cancel):
                 turns += count
                 yield Progress("embedding", total, total, 0, embedded, time.monotonic() - began, turns)
+            if not indexed:
+                self.follow.whole(project.id, target.number)
             yield Progress("indexing", total, total, 0, embedded, time.monotonic() - began, turns)
             self.follow.catch_up(project.id, target.number, cancel=cancel)
             indexed = True

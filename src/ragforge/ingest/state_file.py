@@ -13,6 +13,7 @@ from typing import Any
 from ragforge.domain.library import Summary
 from ragforge.errors import cannot_write
 
+STATE_FILE = "project_state.json"
 UNFINISHED = ".new"
 """How the name of a state file ends until it is whole."""
 

@@ -1,6 +1,7 @@
 """Several machines on one catalog: who this one is, what others do, and indexes that keep up with all of them.
 
-heard (or looked, every few seconds) -> the bell rings for waiting work -> the indexes of changed projects follow
+heard (or looked, every few seconds) -> the bell rings for waiting work -> what was made here of projects that others
+removed or renamed goes -> the indexes of changed projects follow
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,9 +90,13 @@ class Neighbour:
         role: str,
         node: str,
         version: str,
-        follow: Callable[[str], object],
+        follow: Callable[[str], bool],
+        settle: Callable[[Mapping[str, str], Mapping[str, str]], object],
     ) -> None:
-        """`follow` brings the indexes of one project up to date."""
+        """`follow` brings the indexes of one project up to date; False if it is to be called again a little later.
+
+        `settle` clears up after projects that are gone or renamed: it gets all slugs by id, as they were and are.
+        """
         self._catalog = catalog
         self._scope = scope
         self._bell = bell
@@ -100,6 +105,8 @@ class Neighbour:
         self._node = node
         self._version = version
         self._follow = follow
+        self._settle = settle
+        self._slugs: Mapping[str, str] | None = None
         self._followed: dict[str, int] = {}
         """How far each project's log had come when its indexes followed it."""
         self._standing = Standing(1, 0)
@@ -178,15 +185,16 @@ class Neighbour:
         """Follow what is new in every project. One that fails is told, and does not keep the others from it."""
         with self._catalog.read() as c:
             newest = c.changes.newest(self._scope)
-        trouble = ""
+            slugs = {project.id: project.slug for project in c.projects.all(self._scope)}
+        trouble = self._settled(slugs)
         stale = [project for project, seq in newest.items() if self._followed.get(project) != seq]
         self._stand(len(newest), len(stale))
         for left, project in zip(reversed(range(len(stale))), stale, strict=True):
             if self._stopping.is_set():
                 return ""
             try:
-                self._follow(project)
-                self._followed[project] = newest[project]
+                if self._follow(project):
+                    self._followed[project] = newest[project]
             except NotFound:  # removed meanwhile
                 pass
             except StoreError as problem:  # a search does without that index, and says so
@@ -195,6 +203,18 @@ class Neighbour:
         for project in set(self._followed).difference(newest):
             del self._followed[project]
         return trouble
+
+    def _settled(self, slugs: Mapping[str, str]) -> str:
+        """Why what was made of projects that are gone or renamed could not be cleared yet; empty if it was."""
+        if slugs != self._slugs:
+            try:
+                self._settle(self._slugs or {}, slugs)
+            except StoreError as problem:
+                return problem.message
+            except OSError as problem:
+                return f"of projects that are gone or renamed something is still here: {problem}"
+            self._slugs = slugs
+        return ""
 
     def _stand(self, projects: int, left: int) -> None:
         self._standing = Standing(projects, projects - left, self._standing.ready)

@@ -21,6 +21,7 @@ from ragforge.domain.evaluation import Run
 from ragforge.domain.generation import Usage
 from ragforge.domain.lessons import LessonFilters, PatternState, Words
 from ragforge.domain.library import (
+    REMOVALS,
     UPLOAD,
     Change,
     ChunkPlace,
@@ -821,6 +822,46 @@ class CatalogContract(ShelfContract):
             unit.changes.unfollow(owner(), shelf.id, [2], ["snapshot@aa"])
             assert unit.changes.followed(owner(), shelf.id, "tantivy@bb", 1) == -1
 
+    def test_the_log_is_kept_for_an_index_that_is_being_built(self, shelf: Shelf) -> None:
+        shelf.add("/a", WORDS)
+        last, lines = shelf.last_change(), len(shelf.changes())
+        with shelf.catalog.write() as unit:
+            unit.changes.follow(owner(), shelf.id, "tantivy@aa", 1, "f", last)
+            unit.changes.follow(owner(), shelf.id, "tantivy@bb", 1, "f", -1)
+            assert unit.changes.prune(owner(), shelf.id) == 0
+            assert unit.passages.moment(owner(), shelf.id).forgotten == 0
+            unit.changes.follow(owner(), shelf.id, "tantivy@bb", 1, "f", last)
+            assert unit.changes.prune(owner(), shelf.id) == lines - 1
+
+    def test_an_index_on_a_server_is_another_machines_until_nobody_brought_it_up_for_a_day(
+        self, shelf: Shelf, clock: ManualClock
+    ) -> None:
+        shelf.add("/a", WORDS)
+        last, mine = shelf.last_change(), ["tantivy", "tantivy@aa"]
+        with shelf.catalog.write() as unit:
+            for engine, seq in (("tantivy@aa", last), ("pgvector", last), ("qdrant", 0)):
+                unit.changes.follow(owner(), shelf.id, engine, 1, "f", seq)
+            unit.changes.unfollow(owner(), shelf.id, [1], mine)
+            assert unit.changes.followed(owner(), shelf.id, "pgvector", 1) == last
+            assert unit.changes.followed(owner(), shelf.id, "qdrant", 1) == 0
+        clock.advance(25 * 3600)
+        with shelf.catalog.write() as unit:
+            unit.changes.unfollow(owner(), shelf.id, [1], mine)
+            assert unit.changes.followed(owner(), shelf.id, "pgvector", 1) == last, "nothing came that it has not"
+            assert unit.changes.followed(owner(), shelf.id, "qdrant", 1) == -1
+
+    def test_how_far_a_machine_looked_for_removals_is_not_how_far_its_indexes_are(self, shelf: Shelf) -> None:
+        shelf.add("/a", WORDS)
+        last = shelf.last_change()
+        with shelf.catalog.write() as unit:
+            unit.nodes.seen(owner(), "aa", "host", "server", "1")
+            unit.changes.follow(owner(), shelf.id, "tantivy@aa", 1, "f", last)
+            unit.changes.follow(owner(), shelf.id, f"{REMOVALS}server@aa", 1, "", 0)
+            assert [node.behind for node in unit.nodes.all(owner())] == [0]
+            assert unit.changes.prune(owner(), shelf.id) == 0, "the log is kept for that, too"
+            unit.changes.unfollow(owner(), shelf.id, [1], ["tantivy", "tantivy@aa", f"{REMOVALS}server@aa"])
+            assert unit.changes.followed(owner(), shelf.id, f"{REMOVALS}server@aa", 1) == 0
+
     def test_it_is_known_by_one_word_whoever_asks_first(self, shelf: Shelf) -> None:
         with ThreadPoolExecutor(4) as threads:
             known = set(threads.map(lambda _: shelf.catalog.identity(), range(8)))
@@ -849,6 +890,9 @@ class CatalogContract(ShelfContract):
         assert renewal.seq == line and not renewal.renews(2) and renewal.chunk is None
         shelf.reindex("splitter/2", CARD, 10)
         assert not any(change.renews(2) for change in shelf.changes(last)), "a new generation is built once"
+        with shelf.catalog.write() as unit:
+            line = unit.changes.renew(owner(), shelf.id, 7)
+        assert [change.seq for change in shelf.changes(last) if change.renews(7)] == [line]
 
     def test_the_log_is_not_kept_for_a_machine_that_is_away_for_a_day(self, shelf: Shelf, clock: ManualClock) -> None:
         shelf.add("/a", WORDS)
