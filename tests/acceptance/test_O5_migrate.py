@@ -170,7 +170,10 @@ def test_tables_on_a_server_that_were_left_take_no_row(workspace: Path, url: str
     assert report.kept == without_password(url)
     all_of_it = seeing_all(url)
     for statement in ("DELETE FROM turns", "UPDATE counters SET value = 0", "TRUNCATE query_log"):
-        with pytest.raises(psycopg.errors.RaiseException, match="moved to sqlite"), psycopg.connect(all_of_it) as connection:
+        with (
+            pytest.raises(psycopg.errors.RaiseException, match="moved to sqlite"),
+            psycopg.connect(all_of_it) as connection,
+        ):
             connection.execute(statement)
     with pytest.raises(StoreError) as refused, opened(workspace, {VARIABLE: url}) as forge:
         forge.projects()
