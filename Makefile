@@ -35,7 +35,7 @@ ui: models
 
 ## every test that needs no outside server, after lint, types and import contracts
 test: check models
-	$(BIN)/pytest -n 4
+	$(BIN)/pytest -n 3
 
 ## the acceptance tests of ingestion, retrieval, answers and lessons, with Postgres as the catalog and as the indexes
 test-stacks: models

@@ -111,7 +111,7 @@ def run(chosen: Sequence[str], more: Sequence[str] = (), only: Collection[str] =
     What is about seconds is left out: it is measured on the embedded stack.
     """
     files = [str(path) for path in sorted((_ROOT / "tests" / "acceptance").glob("test_*.py")) if _is_of(path, chosen)]
-    command = [sys.executable, "-m", "pytest", "-m", "not alone", "-n", "4", *more, *files]
+    command = [sys.executable, "-m", "pytest", "-m", "not alone", "-n", "3", *more, *files]
     usual = {name: value for name, value in os.environ.items() if name not in (PROVE, PROOF)}
     runs = {}
     for stack in only:

@@ -115,7 +115,9 @@ def test_what_an_exception_says_is_not_told_but_where_it_was() -> None:
     assert "No space left" in told("text", problem=failed(OSError(28, "No space left on device")))
 
 
-def test_threads_and_libraries_are_heard_too() -> None:
+def test_threads_and_libraries_are_heard_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("uvicorn", "uvicorn.error"):  # Streamlit, where a test looks at pages before, keeps them to itself
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
     written = io.StringIO()
     with logging_to(written, "json"):
         thread = threading.Thread(target=lambda: [][1])
