@@ -31,6 +31,8 @@ class TemporaryPostgres:
         if not self._given:
             self._begin(place)
         self._execute(f"CREATE ROLE \"{self._user}\" LOGIN CREATEDB NOSUPERUSER NOBYPASSRLS PASSWORD '{password}'")
+        # else it could not drop a database that the server itself clears up just then
+        self._execute(f'GRANT pg_signal_backend TO "{self._user}"')
 
     def _begin(self, place: Path | None) -> None:
         start = _server_starter()
